@@ -95,6 +95,7 @@ llvm::Error AddConfig(const NamedText& file, std::map<std::string, Fact>& facts)
 llvm::Error AddConfigBeside(ReadableFileSystem& files, const std::vector<std::string>& folders,
                             std::map<std::string, Fact>& facts) {
   for (const std::string& folder : folders) {
+    if (folder.empty()) continue;
     std::string path = JoinPath(folder, "config.json");
     UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));
     if (kind == PathKind::kFile) return AddConfig(files, path, facts);

@@ -40,7 +40,7 @@ std::vector<std::string> NamesOf(const CLI::Option& option) {
 }
 
 std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
 }
 
 const CLI::App* FindCommand(const CLI::App& app, const std::string& word) {

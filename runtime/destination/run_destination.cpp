@@ -190,7 +190,9 @@ llvm::Expected<ExecutionReport> RunDestination::Fill(ExecutionOptions& execution
       error = taken.takeError();
     }
     UCP_RETURN_IF_ERROR(Agree(ranks_, std::move(error)));
-    if (Commits()) {
+    if (!options_.keeps_unfinished) {
+      execution.keep = nullptr;
+    } else if (Commits()) {
       execution.keep = [this](const std::string& progress) { return staging_->Keep(entry_head_ + progress); };
     } else if (share) {
       execution.keep = [this, &share](const std::string& progress) { return share->Keep(entry_head_ + progress); };

@@ -42,8 +42,9 @@ namespace ucp {
 struct DestinationOptions {
   std::string destination;  // A folder that does not exist, or with `force` one that is replaced.
   bool force = false;
-  bool resume = false;     // Go on where an interrupted run stopped.
-  bool has_source = true;  // Otherwise what is read is computed.
+  bool resume = false;           // Go on where an interrupted run stopped.
+  bool has_source = true;        // Otherwise what is read is computed.
+  bool keeps_unfinished = true;  // After a failure, what a later run can resume from. Otherwise nothing is kept.
   NodeLocal node_local;
 };
 

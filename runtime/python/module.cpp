@@ -18,6 +18,7 @@
 #include "runtime/python/paths.h"
 #include "runtime/python/raise.h"
 #include "runtime/python/ranks.h"
+#include "runtime/python/save.h"
 #include "runtime/python/values.h"
 
 namespace nb = nanobind;
@@ -59,5 +60,6 @@ NB_MODULE(_ucp, module) {
   ucp::AddJobs(module);
   ucp::AddValues(module);
   ucp::AddDescription(module);
+  ucp::AddSave(module);
   module.def("inspect", &ucp::InspectAsJson);
 }

@@ -260,3 +260,58 @@ def load(
     It is the host's, except for the records in `devices` ("cuda:0"). No work on these may be pending before; they are
     filled when this returns.
     """
+
+# (key, path, dtype or None of a value, shape, [(offsets, sizes)])
+HeldEntry: TypeAlias = tuple[
+    str, Sequence[str | int], str | None, Sequence[int], Sequence[tuple[Sequence[int], Sequence[int]]]
+]
+# (address, bytes of an element, sizes, strides in elements); address 0: the caller stages it.
+BoxMemory: TypeAlias = tuple[int, int, Sequence[int], Sequence[int]]
+
+class SaverSettings:
+    """The settings of a Saver, the same on all ranks."""
+
+    to: str
+    source: Source
+    target: Target
+    threads: int
+    memory_bytes: int
+    keep: int
+    timeout_seconds: float
+    nice: int
+    finishes_orphans: bool
+    def __init__(self) -> None: ...
+
+class SaveClient:
+    """A rank's end of its job's saves."""
+
+    @staticmethod
+    def open(
+        ranks: Ranks | None,
+        program: bytes,
+        settings: SaverSettings,
+        state: Sequence[HeldEntry],
+        memory: Sequence[Sequence[BoxMemory]],
+        values: bytes,
+        threads: int,
+    ) -> SaveClient: ...
+    def begin(
+        self,
+        path: bytes,
+        tag: str,
+        force: bool,
+        values: bytes,
+        problem: str,
+        state: Sequence[HeldEntry] | None,
+        memory: Sequence[Sequence[BoxMemory]] | None,
+    ) -> int: ...
+    def wait(self, number: int, step: int, seconds: float) -> bool: ...
+    def report(self, number: int) -> str: ...
+    def finish_staging(self, number: int) -> None: ...
+    def layout(self) -> tuple[list[tuple[int, int, int, int]], list[int], int, str]:
+        """Boxes to stage (entry, box, offset, bytes), entries with values, bytes of the segment, and the plan."""
+
+    def segment(self) -> tuple[int, int]:
+        """Its address and size."""
+
+    def close(self) -> None: ...

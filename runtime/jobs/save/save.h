@@ -1,0 +1,41 @@
+// Saving the state of a running job as one call: described, planned, verified, written, committed.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "compiler/compile/compile_request.h"
+#include "compiler/describe/request_texts.h"
+#include "runtime/convert/conversion.h"
+#include "runtime/engine/share_run.h"
+#include "runtime/job_state/job_state.h"
+
+namespace ucp {
+
+struct SaveRequest {
+  SourceTexts source;  // Without a path: how a spec is bound to the state, and what is left out of it.
+  std::string target;  // A strategy: "dcp:style=titan", "deepspeed:dp=2,zero=1"
+  TargetSettings settings;
+};
+
+struct SaveReport {
+  PlannedRun run;
+  ConversionOutcome outcome;
+};
+
+// As JSON: the keys of `ucprun convert --dry-run`, and those of `ucprun convert`.
+std::string PlanText(const PlannedRun& run);
+std::string ReportText(const SaveReport& report, const ConversionOptions& destination);
+
+// The plan, which is verified. `files` has the segments and the values of kJobFolder (job_items.h). Values are read,
+// and the boxes that are taken as values; of the others nothing. Codes: as those of a conversion.
+llvm::Expected<PlannedRun> PlanSave(ReadableFileSystem& files, const JoinedState& state, const SaveRequest& request,
+                                    unsigned threads);
+
+// Plans, and writes what the segments hold, in this process alone. `destination.destination` appears complete, or not
+// at all, and nothing is kept of a save that failed: its source is gone.
+llvm::Expected<SaveReport> SaveState(FileSystem& files, const JoinedState& state, const SaveRequest& request,
+                                     ConversionOptions destination, ExecutionOptions execution);
+
+}  // namespace ucp

@@ -1,0 +1,249 @@
+#include "runtime/save/save_client.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <chrono>
+#include <utility>
+
+#include "runtime/comm/nodes.h"
+
+namespace ucp {
+namespace {
+
+llvm::Error CheckOneMachine(Communicator& ranks) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<int> nodes, NodesOfRanks(ranks));
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
+    if (nodes[rank] == 0) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "ranks 0 and {} are on different machines; a state in memory is saved from one machine so far: save "
+                "with the framework's own means, and convert the result",
+                rank);
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::Open(Communicator& ranks, const std::string& program,
+                                                             JoinMessage join, BoxMemories memories, unsigned threads) {
+  std::unique_ptr<SaveClient> client(new SaveClient(threads));
+  client->join_ = std::move(join);
+  client->memories_ = std::move(memories);
+  UCP_RETURN_IF_ERROR(CheckOneMachine(ranks));
+  UCP_RETURN_IF_ERROR(Agree(ranks, client->Start(ranks, program)));
+  client->thread_ = std::thread([client = client.get()] { client->Run(); });
+  return client;
+}
+
+llvm::Error SaveClient::Start(Communicator& ranks, const std::string& program) {
+  llvm::Error error = llvm::Error::success();
+  if (ranks.rank() == 0) {
+    llvm::Expected<WriterProcess> writer = WriterProcess::Start(program);
+    if (writer) {
+      address_ = writer->address();
+      writer_.emplace(std::move(*writer));
+    }
+    error = writer.takeError();
+  }
+  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, std::move(error)));
+  UCP_ASSIGN_OR_RETURN(address_, FromFirstRank(ranks, address_));
+  join_.rank = ranks.rank();
+  join_.ranks = ranks.size();
+  return Join();
+}
+
+llvm::Error SaveClient::Join() {
+  llvm::Expected<MessageSocket> socket = ConnectTo(address_);
+  if (!socket) {
+    llvm::consumeError(socket.takeError());
+    return WriterIsGone();
+  }
+  socket_ = std::move(*socket);
+  UCP_RETURN_IF_ERROR(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kJoin), Encode(join_)));
+  join_.abandoned.clear();
+  UCP_ASSIGN_OR_RETURN(SocketMessage message, Receive());
+  return TakeLayout(std::move(message));
+}
+
+llvm::Error SaveClient::TakeLayout(SocketMessage message) {
+  UCP_ASSIGN_OR_RETURN(LaidOutMessage layout, DecodeLaidOut(message.bytes));
+  segment_ = Segment();
+  if (layout.segment_bytes > 0) {
+    UCP_ASSIGN_OR_RETURN(segment_, Segment::Open(message.file.Release(), layout.segment_bytes));
+  }
+  std::lock_guard lock(mutex_);
+  layout_ = std::move(layout);
+  return llvm::Error::success();
+}
+
+SaveClient::~SaveClient() {
+  Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SaveClient::Close() {
+  std::lock_guard lock(mutex_);
+  is_closing_ = true;
+  changed_.notify_all();
+}
+
+LaidOutMessage SaveClient::layout() const {
+  std::lock_guard lock(mutex_);
+  return layout_;
+}
+
+std::uint64_t SaveClient::Begin(SaveCall call) {
+  std::lock_guard lock(mutex_);
+  const std::uint64_t number = ++last_number_;
+  saves_[number].call = std::move(call);
+  queue_.push_back(number);
+  changed_.notify_all();
+  return number;
+}
+
+void SaveClient::FinishStaging(std::uint64_t number) {
+  std::lock_guard lock(mutex_);
+  saves_.at(number).waits_for_caller = false;
+  changed_.notify_all();
+}
+
+llvm::Expected<bool> SaveClient::WaitFor(std::uint64_t number, SaveStep step, double seconds) {
+  std::unique_lock lock(mutex_);
+  const auto found = saves_.find(number);
+  if (found == saves_.end()) return Fail(ErrorCode::kUsage, "there is no save number {}", number);
+  const Save& save = found->second;
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return save.step >= step; });
+  if (save.failure) return MakeError(save.failure->code, save.failure->message);
+  return save.step >= step;
+}
+
+std::string SaveClient::ReportOf(std::uint64_t number) const {
+  std::lock_guard lock(mutex_);
+  return saves_.at(number).report;
+}
+
+void SaveClient::Reach(Save& save, SaveStep step) {
+  std::lock_guard lock(mutex_);
+  save.step = step;
+  changed_.notify_all();
+}
+
+void SaveClient::Run() {
+  while (true) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_closing_ || !queue_.empty(); });
+    if (queue_.empty()) break;
+    const std::uint64_t number = queue_.front();
+    queue_.pop_front();
+    Save& save = saves_.at(number);  // Stays where it is.
+    lock.unlock();
+    llvm::Error error = RunSave(number, save);
+    lock.lock();
+    if (error) save.failure = TakeFailure(std::move(error));
+    save.call = SaveCall();
+    save.step = SaveStep::kDone;
+    changed_.notify_all();
+  }
+  if (HasWriter()) {
+    llvm::consumeError(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kLeave), ""));
+    // Rank 0 is the writer's parent: it learns that it has ended.
+    if (writer_) {
+      llvm::consumeError(socket_.Receive().takeError());
+      writer_->LastWords();
+    }
+  }
+  socket_.Close();
+}
+
+// A message that nobody has asked for is the end of the connection.
+bool SaveClient::HasWriter() const {
+  if (!socket_.is_open()) return false;
+  pollfd wait{socket_.descriptor(), POLLIN, 0};
+  return ::poll(&wait, 1, 0) == 0;
+}
+
+llvm::Error SaveClient::RunSave(std::uint64_t number, Save& save) {
+  SaveMessage message;
+  message.number = number;
+  message.path = save.call.path;
+  message.tag = save.call.tag;
+  message.force = save.call.force;
+  message.values = std::move(save.call.values);
+  message.problem = save.call.problem;
+  if (save.call.state) {
+    message.has_state = true;
+    message.state = *save.call.state;
+    join_.state = std::move(*save.call.state);
+  }
+  if (save.call.memories) memories_ = std::move(*save.call.memories);
+  if (!HasWriter()) UCP_RETURN_IF_ERROR(Join());
+  join_.abandoned = message.path;  // Until it is known how it has ended.
+  if (llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kSave), Encode(message))) {
+    llvm::consumeError(std::move(error));
+    return WriterIsGone();
+  }
+  while (true) {
+    UCP_ASSIGN_OR_RETURN(SocketMessage answer, Receive());
+    const auto kind = static_cast<SaveMessageKind>(answer.kind);
+    if (kind == SaveMessageKind::kLaidOut) UCP_RETURN_IF_ERROR(TakeLayout(std::move(answer)));
+    if (kind == SaveMessageKind::kBegin) UCP_RETURN_IF_ERROR(Stage(number, save));
+    if (kind != SaveMessageKind::kDone) continue;
+    join_.abandoned.clear();
+    UCP_ASSIGN_OR_RETURN(DoneMessage done, DecodeDone(answer.bytes));
+    std::lock_guard lock(mutex_);
+    save.report = std::move(done.report);
+    return llvm::Error::success();
+  }
+}
+
+llvm::Error SaveClient::Stage(std::uint64_t number, Save& save) {
+  std::vector<StagedCopy> copies;
+  bool waits = false;
+  for (const StagedBox& box : layout_.boxes) {  // Only this thread changes it.
+    const BoxMemory& memory = memories_[box.entry][box.box];
+    if (memory.address != nullptr) {
+      copies.push_back({&memory, segment_.memory().data() + box.offset});
+    } else if (box.bytes > 0) {
+      waits = true;
+    }
+  }
+  {
+    std::lock_guard lock(mutex_);
+    save.waits_for_caller = waits;
+  }
+  Reach(save, SaveStep::kStaging);
+  UCP_RETURN_IF_ERROR(StageBoxes(copies, {threads_, nullptr}));
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !save.waits_for_caller; });
+  }
+  Reach(save, SaveStep::kStaged);
+  if (llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kStaged), EncodeNumber(number))) {
+    llvm::consumeError(std::move(error));
+    return WriterIsGone();
+  }
+  return llvm::Error::success();
+}
+
+// The writer's next message; its failures are this side's.
+llvm::Expected<SocketMessage> SaveClient::Receive() {
+  llvm::Expected<SocketMessage> message = socket_.Receive();
+  if (!message) {
+    llvm::consumeError(message.takeError());
+    return WriterIsGone();
+  }
+  if (message->kind != static_cast<std::uint64_t>(SaveMessageKind::kFailed)) return message;
+  join_.abandoned.clear();
+  UCP_ASSIGN_OR_RETURN(const FailedMessage failed, DecodeFailed(message->bytes));
+  return MakeError(failed.code, failed.message);
+}
+
+llvm::Error SaveClient::WriterIsGone() {
+  socket_.Close();
+  std::string how = "it has closed the connection; rank 0 knows more";
+  if (writer_) how = writer_->LastWords();
+  return Fail(ErrorCode::kIo, "the process that writes the saves is gone: {}", how);
+}
+
+}  // namespace ucp

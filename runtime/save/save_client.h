@@ -1,0 +1,114 @@
+// A rank's end of its job's saves: it says what the rank holds, stages it when the writer asks, and hears what became
+// of it. All of that happens on a thread of its own; no process group of the job is used after Open().
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "compiler/support/error.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/save/message_socket.h"
+#include "runtime/save/save_messages.h"
+#include "runtime/save/segment.h"
+#include "runtime/save/spawn_writer.h"
+#include "runtime/save/stage.h"
+
+namespace ucp {
+
+// Where the boxes of a rank's HeldState lie, by entry and box.
+using BoxMemories = std::vector<std::vector<BoxMemory>>;
+
+struct SaveCall {
+  std::string path;
+  std::string tag;
+  bool force = false;
+  std::string values;  // As in SaveMessage, and so is the next.
+  std::string problem;
+  std::optional<HeldState> state;  // If it is another one than before; then `memories` too.
+  std::optional<BoxMemories> memories;
+};
+
+// How far a save has come, on this rank.
+enum class SaveStep {
+  kWaiting,  // For the other ranks, or for an earlier save.
+  kStaging,  // The segment is this rank's to fill. Boxes without an address are the caller's to stage.
+  kStaged,   // The state may change.
+  kDone,     // The checkpoint is complete, or the save has failed.
+};
+
+class SaveClient {
+ public:
+  // All ranks together. Rank 0 starts `program` as the writer; `ranks` is not used afterwards. Fails (kUnsupported) if
+  // the ranks are on several machines, and as the plan does; then on all ranks alike.
+  static llvm::Expected<std::unique_ptr<SaveClient>> Open(Communicator& ranks, const std::string& program,
+                                                          JoinMessage join, BoxMemories memories, unsigned threads);
+  ~SaveClient();
+  SaveClient(const SaveClient&) = delete;
+
+  // As they were laid out last. Before any save, or while one is at kStaging.
+  LaidOutMessage layout() const;
+  std::span<std::byte> segment() const { return segment_.memory(); }
+
+  // Returns the save's number, at once. Saves are staged one after another.
+  std::uint64_t Begin(SaveCall call);
+  // The caller has staged its boxes of a save that is at kStaging.
+  void FinishStaging(std::uint64_t number);
+
+  // Waits until the save has come so far, for so long at most; whether it has. Fails if the save has failed.
+  llvm::Expected<bool> WaitFor(std::uint64_t number, SaveStep step, double seconds);
+  // Of a save that is at kDone and has not failed: JSON.
+  std::string ReportOf(std::uint64_t number) const;
+
+  // No more saves: those that have begun are finished first. Returns soon.
+  void Close();
+
+ private:
+  struct Save {
+    SaveCall call;
+    SaveStep step = SaveStep::kWaiting;
+    bool waits_for_caller = false;
+    std::string report;
+    std::optional<FailureText> failure;
+  };
+
+  explicit SaveClient(unsigned threads) : threads_(threads) {}
+  [[nodiscard]] llvm::Error Start(Communicator& ranks, const std::string& program);
+  [[nodiscard]] llvm::Error Join();
+  [[nodiscard]] llvm::Error TakeLayout(SocketMessage message);
+  void Run();
+  [[nodiscard]] llvm::Error RunSave(std::uint64_t number, Save& save);
+  [[nodiscard]] llvm::Error Stage(std::uint64_t number, Save& save);
+  llvm::Expected<SocketMessage> Receive();
+  llvm::Error WriterIsGone();
+  bool HasWriter() const;
+  void Reach(Save& save, SaveStep step);
+
+  const unsigned threads_;
+  JoinMessage join_;  // As it would be sent now.
+  std::string address_;
+  MessageSocket socket_;
+  std::optional<WriterProcess> writer_;  // Of rank 0, which has started it.
+  Segment segment_;
+  BoxMemories memories_;
+
+  mutable std::mutex mutex_;  // Protects what follows.
+  std::condition_variable changed_;
+  LaidOutMessage layout_;
+  std::map<std::uint64_t, Save> saves_;  // By number.
+  std::deque<std::uint64_t> queue_;
+  std::uint64_t last_number_ = 0;
+  bool is_closing_ = false;
+  std::thread thread_;  // Not protected.
+};
+
+}  // namespace ucp

@@ -1,0 +1,199 @@
+#include "runtime/save/save_messages.h"
+
+#include <bit>
+
+#include "runtime/wire/byte_codec.h"
+
+namespace ucp {
+namespace {
+
+llvm::Error Damaged() { return MakeError(ErrorCode::kIo, "a message between a rank and the writer is damaged"); }
+
+void AddTexts(wire::ByteWriter& writer, const std::vector<std::string>& texts) {
+  writer.Add(std::uint64_t{texts.size()});
+  for (const std::string& text : texts) writer.Add(std::string_view(text));
+}
+
+std::vector<std::string> ReadTexts(wire::ByteReader& reader) {
+  std::vector<std::string> texts;
+  for (std::uint64_t left = reader.Count(); left > 0; --left) texts.push_back(reader.Text());
+  return texts;
+}
+
+SaverSettings ReadSettings(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  SaverSettings settings;
+  SourceTexts& source = settings.request.source;
+  source.spec = reader.Text();
+  source.config = reader.Text();
+  source.set = ReadTexts(reader);
+  source.unused = ReadTexts(reader);
+  source.drop_states = ReadTexts(reader);
+  settings.request.target = reader.Text();
+  settings.request.settings.keep_opaque = ReadTexts(reader);
+  settings.request.settings.job_config = reader.Text();
+  settings.threads = static_cast<unsigned>(reader.Number());
+  settings.memory_bytes = reader.Number();
+  settings.keep = reader.Number();
+  settings.timeout_seconds = std::bit_cast<double>(reader.Number());
+  settings.nice = static_cast<int>(reader.Number());
+  settings.finishes_orphans = reader.Number() != 0;
+  return settings;
+}
+
+}  // namespace
+
+std::string Encode(const SaverSettings& settings) {
+  wire::ByteWriter writer;
+  const SourceTexts& source = settings.request.source;
+  writer.Add(std::string_view(source.spec));
+  writer.Add(std::string_view(source.config));
+  AddTexts(writer, source.set);
+  AddTexts(writer, source.unused);
+  AddTexts(writer, source.drop_states);
+  writer.Add(std::string_view(settings.request.target));
+  AddTexts(writer, settings.request.settings.keep_opaque);
+  writer.Add(std::string_view(settings.request.settings.job_config));
+  writer.Add(std::uint64_t{settings.threads});
+  writer.Add(settings.memory_bytes);
+  writer.Add(settings.keep);
+  writer.Add(std::bit_cast<std::uint64_t>(settings.timeout_seconds));
+  writer.Add(static_cast<std::uint64_t>(settings.nice));
+  writer.Add(std::uint64_t{settings.finishes_orphans});
+  return writer.bytes();
+}
+
+std::string Encode(const JoinMessage& message) {
+  wire::ByteWriter writer;
+  writer.Add(static_cast<std::uint64_t>(message.rank));
+  writer.Add(static_cast<std::uint64_t>(message.ranks));
+  writer.Add(std::string_view(Encode(message.settings)));
+  writer.Add(std::string_view(Encode(message.state)));
+  writer.Add(std::string_view(message.values));
+  writer.Add(std::string_view(message.abandoned));
+  return writer.bytes();
+}
+
+llvm::Expected<JoinMessage> DecodeJoin(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  JoinMessage message;
+  message.rank = static_cast<int>(reader.Number());
+  message.ranks = static_cast<int>(reader.Number());
+  message.settings = ReadSettings(reader.Text());
+  UCP_ASSIGN_OR_RETURN(message.state, DecodeHeldState(reader.Text()));
+  message.values = reader.Text();
+  message.abandoned = reader.Text();
+  if (!reader.is_at_end() || message.rank < 0 || message.rank >= message.ranks) return Damaged();
+  return message;
+}
+
+std::string Encode(const LaidOutMessage& message) {
+  wire::ByteWriter writer;
+  writer.Add(std::uint64_t{message.boxes.size()});
+  for (const StagedBox& box : message.boxes) {
+    for (const std::uint64_t number : {std::uint64_t{box.entry}, std::uint64_t{box.box}, box.offset, box.bytes}) {
+      writer.Add(number);
+    }
+  }
+  writer.Add(std::uint64_t{message.values.size()});
+  for (const std::size_t entry : message.values) writer.Add(std::uint64_t{entry});
+  writer.Add(message.segment_bytes);
+  writer.Add(std::string_view(message.plan));
+  return writer.bytes();
+}
+
+llvm::Expected<LaidOutMessage> DecodeLaidOut(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  LaidOutMessage message;
+  message.boxes.resize(reader.Count());
+  for (StagedBox& box : message.boxes) {
+    box.entry = reader.Number();
+    box.box = reader.Number();
+    box.offset = reader.Number();
+    box.bytes = reader.Number();
+  }
+  message.values.resize(reader.Count());
+  for (std::size_t& entry : message.values) entry = reader.Number();
+  message.segment_bytes = reader.Number();
+  message.plan = reader.Text();
+  if (!reader.is_at_end()) return Damaged();
+  return message;
+}
+
+std::string Encode(const SaveMessage& message) {
+  wire::ByteWriter writer;
+  writer.Add(message.number);
+  writer.Add(std::string_view(message.path));
+  writer.Add(std::string_view(message.tag));
+  writer.Add(std::uint64_t{message.force});
+  writer.Add(std::string_view(message.values));
+  writer.Add(std::string_view(message.problem));
+  writer.Add(std::uint64_t{message.has_state});
+  if (message.has_state) writer.Add(std::string_view(Encode(message.state)));
+  return writer.bytes();
+}
+
+llvm::Expected<SaveMessage> DecodeSave(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  SaveMessage message;
+  message.number = reader.Number();
+  message.path = reader.Text();
+  message.tag = reader.Text();
+  message.force = reader.Number() != 0;
+  message.values = reader.Text();
+  message.problem = reader.Text();
+  message.has_state = reader.Number() != 0;
+  if (message.has_state) {
+    UCP_ASSIGN_OR_RETURN(message.state, DecodeHeldState(reader.Text()));
+  }
+  if (!reader.is_at_end()) return Damaged();
+  return message;
+}
+
+std::string Encode(const DoneMessage& message) {
+  wire::ByteWriter writer;
+  writer.Add(message.number);
+  writer.Add(std::string_view(message.report));
+  return writer.bytes();
+}
+
+llvm::Expected<DoneMessage> DecodeDone(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  DoneMessage message{reader.Number(), reader.Text()};
+  if (!reader.is_at_end()) return Damaged();
+  return message;
+}
+
+std::string Encode(const FailedMessage& message) {
+  wire::ByteWriter writer;
+  writer.Add(message.number);
+  writer.Add(static_cast<std::uint64_t>(message.code));
+  writer.Add(std::string_view(message.message));
+  return writer.bytes();
+}
+
+llvm::Expected<FailedMessage> DecodeFailed(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  FailedMessage message;
+  message.number = reader.Number();
+  const std::uint64_t code = reader.Number();
+  message.message = reader.Text();
+  if (!reader.is_at_end() || code > static_cast<std::uint64_t>(ErrorCode::kCancelled)) return Damaged();
+  message.code = static_cast<ErrorCode>(code);
+  return message;
+}
+
+std::string EncodeNumber(std::uint64_t number) {
+  wire::ByteWriter writer;
+  writer.Add(number);
+  return writer.bytes();
+}
+
+llvm::Expected<std::uint64_t> DecodeNumber(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  const std::uint64_t number = reader.Number();
+  if (!reader.is_at_end()) return Damaged();
+  return number;
+}
+
+}  // namespace ucp

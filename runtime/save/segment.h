@@ -1,0 +1,34 @@
+// Memory that a rank's process and the writer's share: a file without a name (memfd), whose descriptor the writer hands
+// over. It is gone when both processes are, however they end, and nothing of it stands in /dev/shm.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace ucp {
+
+class Segment {
+ public:
+  Segment() = default;
+  // All of its pages are taken at once, so that no write to it can fail for want of memory later. Fails with kMemory.
+  static llvm::Expected<Segment> Create(std::uint64_t bytes);
+  // Maps what another process has created and takes the descriptor. Fails with kIo.
+  static llvm::Expected<Segment> Open(int descriptor, std::uint64_t bytes);
+
+  Segment(Segment&& other) noexcept { *this = std::move(other); }
+  Segment& operator=(Segment&& other) noexcept;
+  ~Segment();
+
+  std::span<std::byte> memory() const { return {address_, bytes_}; }
+  int descriptor() const { return descriptor_; }  // -1 of a segment without bytes.
+
+ private:
+  std::byte* address_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  int descriptor_ = -1;
+};
+
+}  // namespace ucp

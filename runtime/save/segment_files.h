@@ -1,0 +1,33 @@
+// A file system that has, beside all files of another one, a folder of files in memory: the segments of a job's ranks.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+
+#include "runtime/storage/forwarding_file_system.h"
+
+namespace ucp {
+
+class SegmentFiles : public ForwardingFileSystem {
+ public:
+  // `folder` is the path of no other file. `others` must outlive this.
+  SegmentFiles(FileSystem& others, std::string folder) : ForwardingFileSystem(others), folder_(std::move(folder)) {}
+
+  // The memory must stay; its content may change while nobody reads it.
+  void Add(const std::string& name, std::span<const std::byte> memory);
+
+  llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
+  llvm::Expected<PathKind> Kind(const std::string& path) override;
+  llvm::Expected<FileStatus> Status(const std::string& path) override;
+
+ private:
+  class File;
+  const std::span<const std::byte>* Find(const std::string& path) const;
+
+  const std::string folder_;
+  std::map<std::string, std::span<const std::byte>> memory_;  // By the whole path.
+};
+
+}  // namespace ucp

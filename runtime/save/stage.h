@@ -1,0 +1,32 @@
+// Copies boxes of a rank's tensors into its segment.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/support/parallel.h"
+
+namespace ucp {
+
+// A box in the memory of a tensor; it is row-major where it is staged.
+struct BoxMemory {
+  const std::byte* address = nullptr;  // Of its first element. Null: somebody else stages it.
+  std::int64_t item_bytes = 1;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::int64_t> strides;  // In elements, one for each dimension.
+};
+
+// A box to stage, and where to.
+struct StagedCopy {
+  const BoxMemory* from = nullptr;
+  std::byte* to = nullptr;
+};
+
+// Over `options.threads`, in pieces, so that large boxes occupy all of them. The memory is valid.
+[[nodiscard]] llvm::Error StageBoxes(std::span<const StagedCopy> copies, const ParallelOptions& options);
+
+}  // namespace ucp

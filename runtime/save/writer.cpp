@@ -1,0 +1,311 @@
+#include "runtime/save/writer.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
+#include "runtime/commit/commit.h"
+#include "runtime/job_state/job_items.h"
+#include "runtime/save/segment_files.h"
+#include "runtime/save/writer_ranks.h"
+#include "runtime/save/written_save.h"
+
+namespace ucp {
+namespace {
+
+// Where the save is that ranks have called.
+enum class Stage { kIdle, kCalling, kStaging, kWriting };
+
+class Writer {
+ public:
+  Writer(FileSystem& files, Descriptor listener)
+      : files_(files, kJobFolder), plain_files_(files), listener_(std::move(listener)) {}
+
+  llvm::Error Run() {
+    done_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
+    if (!done_.is_open()) return Fail(ErrorCode::kIo, "eventfd: {}", SystemReason(errno));
+    llvm::Error error = GatherRanks(listener_.number(), ranks_);
+    listener_ = Descriptor(-1);
+    if (!error && !ranks_.all.empty()) error = Prepare();
+    if (error) {
+      FailAll(0, std::move(error));
+      return llvm::Error::success();
+    }
+    while (!IsOver()) UCP_RETURN_IF_ERROR(Step());
+    return llvm::Error::success();
+  }
+
+ private:
+  llvm::Error Prepare() {
+    if (ranks_.settings.nice != 0) ::setpriority(PRIO_PROCESS, 0, ranks_.settings.nice);
+    for (const WriterRank& rank : ranks_.all) {
+      if (!rank.abandoned.empty()) RemoveAbandoned(rank.abandoned);
+    }
+    return LayOut();
+  }
+
+  // The hidden folder of an earlier writer, whose lock is gone with it.
+  void RemoveAbandoned(const std::string& path) {
+    StagingOptions options;
+    options.force = true;
+    llvm::Expected<Staging> staging = Staging::Begin(plain_files_, path, options);
+    llvm::consumeError(staging ? staging->Abandon() : staging.takeError());  // Only room on the disk is lost.
+  }
+
+  // Joins what all ranks hold, gives each its segment, and sees whether it can be written.
+  llvm::Error LayOut() {
+    is_laid_out_ = false;
+    std::vector<HeldState> states;
+    for (const WriterRank& rank : ranks_.all) states.push_back(rank.state);
+    UCP_ASSIGN_OR_RETURN(joined_, JoinStates(states));
+    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+      Segment& segment = ranks_.all[number].segment;
+      segment = Segment();  // Of an earlier layout: its memory may be needed.
+      UCP_ASSIGN_OR_RETURN(segment, Segment::Create(joined_.ranks[number].bytes));
+    }
+    AddFiles();
+    SaveRequest request = ranks_.settings.request;
+    request.settings.tag = "checkpoint";
+    UCP_ASSIGN_OR_RETURN(const PlannedRun run, PlanSave(files_, joined_, request, ranks_.settings.threads));
+    const std::string plan = PlanText(run);
+    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+      const RankShare& share = joined_.ranks[number];
+      WriterRank& rank = ranks_.all[number];
+      const LaidOutMessage message{share.boxes, share.values, share.bytes, plan};
+      Send(rank, SaveMessageKind::kLaidOut, Encode(message), rank.segment.descriptor());
+    }
+    is_laid_out_ = true;
+    return llvm::Error::success();
+  }
+
+  void AddFiles() {
+    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+      const WriterRank& rank = ranks_.all[number];
+      files_.Add(SegmentName(number), rank.segment.memory());
+      files_.Add(ValuesName(number), std::as_bytes(std::span<const char>(rank.values)));
+    }
+  }
+
+  bool IsOver() const { return stage_ != Stage::kWriting && ranks_.are_gone(); }
+
+  // One turn of the loop.
+  llvm::Error Step() {
+    std::vector<pollfd> waits;
+    std::vector<std::size_t> whose;
+    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+      if (!ranks_.all[number].gone.empty()) continue;
+      waits.push_back({ranks_.all[number].socket.descriptor(), POLLIN, 0});
+      whose.push_back(number);
+    }
+    waits.push_back({done_.number(), POLLIN, 0});
+    const bool has_deadline = stage_ == Stage::kCalling || stage_ == Stage::kStaging;
+    const int ready = ::poll(waits.data(), waits.size(), has_deadline ? MillisecondsUntil(deadline_) : -1);
+    if (ready < 0 && errno != EINTR) return Fail(ErrorCode::kIo, "poll: {}", SystemReason(errno));
+    if (ready < 0) return llvm::Error::success();
+    if (ready == 0) GiveUpWaiting();
+    if (waits.back().revents != 0) Finish();
+    for (std::size_t i = 0; i < whose.size(); ++i) {
+      if (waits[i].revents != 0) Hear(whose[i]);
+    }
+    return llvm::Error::success();
+  }
+
+  // W2
+  void GiveUpWaiting() {
+    const bool is_calling = stage_ == Stage::kCalling;
+    const std::string who =
+        ranks_.TextOf([&](const WriterRank& rank) { return is_calling ? !rank.called : !rank.has_staged; });
+    EndSave(Fail(ErrorCode::kIo, "{} did not {} within {} s of the others", who,
+                 is_calling ? "call this save" : "stage its part", ranks_.settings.timeout_seconds));
+  }
+
+  void Hear(std::size_t number) {
+    WriterRank& rank = ranks_.all[number];
+    llvm::Expected<SocketMessage> message = rank.socket.Receive();
+    if (!message) {
+      llvm::consumeError(message.takeError());
+      return Lose(rank, "its process has ended");
+    }
+    switch (static_cast<SaveMessageKind>(message->kind)) {
+      case SaveMessageKind::kSave:
+        return Call(rank, message->bytes);
+      case SaveMessageKind::kStaged:
+        return TakeStaged(rank, message->bytes);
+      case SaveMessageKind::kLeave:
+        return Lose(rank, "it has closed its saver");
+      default:
+        return Lose(rank, "its messages are not those of this version");
+    }
+  }
+
+  // That of a save which has failed meanwhile counts no more.
+  void TakeStaged(WriterRank& rank, const std::string& bytes) {
+    llvm::Expected<std::uint64_t> number = DecodeNumber(bytes);
+    rank.has_staged = number && rank.called && rank.called->number == *number;
+    llvm::consumeError(number.takeError());
+    if (stage_ == Stage::kStaging && ranks_.have_staged()) Write();
+  }
+
+  // W3
+  void Lose(WriterRank& rank, const char* why) {
+    rank.gone = why;
+    rank.socket.Close();
+    if (stage_ == Stage::kCalling || stage_ == Stage::kStaging) EndSave(GoneError());
+    if (stage_ == Stage::kWriting && ranks_.are_gone() && !ranks_.settings.finishes_orphans) written_.Cancel();
+  }
+
+  llvm::Error GoneError() const {
+    const WriterRank* gone = ranks_.FirstGone();
+    return Fail(ErrorCode::kIo, "rank {} of {} does not take part: {}", gone - ranks_.all.data(), ranks_.all.size(),
+                gone->gone);
+  }
+
+  void Call(WriterRank& rank, const std::string& bytes) {
+    llvm::Expected<SaveMessage> message = DecodeSave(bytes);
+    if (!message || rank.called) {
+      llvm::consumeError(message.takeError());
+      return Lose(rank, "its messages are not those of this version");
+    }
+    if (message->number <= last_failed_.number) {  // It comes after the others have given up.
+      const FailedMessage failed{message->number, last_failed_.code, last_failed_.message};
+      return Send(rank, SaveMessageKind::kFailed, Encode(failed));
+    }
+    rank.called = std::move(*message);
+    if (stage_ == Stage::kIdle) {
+      stage_ = Stage::kCalling;
+      deadline_ = AfterSeconds(ranks_.settings.timeout_seconds);
+    }
+    if (stage_ != Stage::kCalling) return;  // The save before is still being written.
+    if (ranks_.FirstGone() != nullptr) return EndSave(GoneError());
+    if (ranks_.have_called()) Begin();
+  }
+
+  // W1
+  void Begin() {
+    if (llvm::Error error = CheckCalls()) return EndSave(std::move(error));
+    for (WriterRank& rank : ranks_.all) {
+      rank.values = std::move(rank.called->values);
+      rank.has_staged = false;
+      if (!rank.called->has_state) continue;
+      rank.state = std::move(rank.called->state);
+      is_laid_out_ = false;
+    }
+    if (is_laid_out_) {
+      AddFiles();
+    } else if (llvm::Error error = LayOut()) {
+      return EndSave(std::move(error));
+    }
+    stage_ = Stage::kStaging;
+    deadline_ = AfterSeconds(ranks_.settings.timeout_seconds);
+    for (WriterRank& rank : ranks_.all) Send(rank, SaveMessageKind::kBegin, EncodeNumber(rank.called->number));
+  }
+
+  llvm::Error CheckCalls() const {
+    const SaveMessage& first = *ranks_.all.front().called;
+    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+      const SaveMessage& call = *ranks_.all[number].called;
+      if (!call.problem.empty()) {
+        return Fail(ErrorCode::kUsage, "rank {} of {}: {}", number, ranks_.all.size(), call.problem);
+      }
+      if (call.number != first.number) {
+        return Fail(ErrorCode::kUsage, "rank 0 calls its save number {} and rank {} its number {}", first.number,
+                    number, call.number);
+      }
+      if (call.path != first.path) {
+        return Fail(ErrorCode::kUsage, "rank 0 saves to `{}` and rank {} to `{}`", first.path, number, call.path);
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  void Write() {
+    stage_ = Stage::kWriting;
+    const SaveMessage& call = *ranks_.all.front().called;
+    SaveRequest request = ranks_.settings.request;
+    request.settings.tag = call.tag;
+    ConversionOptions destination;
+    destination.destination = call.path;
+    destination.force = call.force;
+    ExecutionOptions execution;
+    execution.threads = ranks_.settings.threads;
+    execution.memory_bytes = ranks_.settings.memory_bytes;
+    for (const RankShare& share : joined_.ranks)
+      execution.memory_bytes += share.bytes;  // They count as this process's.
+    written_.Start(files_, {joined_, std::move(request), std::move(destination), std::move(execution)}, done_.number());
+  }
+
+  void Finish() {
+    std::uint64_t count = 0;
+    if (::read(done_.number(), &count, sizeof count) != static_cast<ssize_t>(sizeof count)) return;
+    llvm::Expected<std::string> report = written_.Take();
+    if (!report) return EndSave(report.takeError());
+    for (WriterRank& rank : ranks_.all) {
+      Send(rank, SaveMessageKind::kDone, Encode(DoneMessage{rank.called->number, *report}));
+    }
+    const std::string path = ranks_.all.front().called->path;
+    for (WriterRank& rank : ranks_.all) rank.called.reset();
+    stage_ = Stage::kIdle;
+    RemoveOld(path);
+  }
+
+  // Those that this writer has written, and no others.
+  void RemoveOld(const std::string& newest) {
+    if (ranks_.settings.keep == 0) return;
+    std::erase(kept_, newest);
+    kept_.push_back(newest);
+    while (kept_.size() > ranks_.settings.keep) {
+      llvm::consumeError(plain_files_.RemoveTree(kept_.front()));  // The newest ones are what counts.
+      kept_.pop_front();
+    }
+  }
+
+  // The save that ranks have called has failed.
+  void EndSave(llvm::Error error) {
+    std::uint64_t number = 0;
+    for (const WriterRank& rank : ranks_.all) number = std::max(number, rank.called ? rank.called->number : 0);
+    stage_ = Stage::kIdle;
+    FailAll(number, std::move(error));
+    for (WriterRank& rank : ranks_.all) rank.called.reset();
+  }
+
+  // All that wait for `number`; 0: all.
+  void FailAll(std::uint64_t number, llvm::Error error) {
+    FailureText failure = TakeFailure(std::move(error));
+    last_failed_ = {number, failure.code, std::move(failure.message)};
+    for (WriterRank& rank : ranks_.all) {
+      if (number > 0 && !rank.called) continue;
+      FailedMessage message = last_failed_;
+      if (rank.called) message.number = rank.called->number;
+      Send(rank, SaveMessageKind::kFailed, Encode(message));
+    }
+  }
+
+  SegmentFiles files_;
+  FileSystem& plain_files_;
+  Descriptor listener_;
+  Descriptor done_ = Descriptor(-1);  // An eventfd: a save has been written, or not.
+  WriterRanks ranks_;
+  JoinedState joined_;
+  bool is_laid_out_ = false;
+  Stage stage_ = Stage::kIdle;
+  WriterClock::time_point deadline_;
+  FailedMessage last_failed_;
+  std::deque<std::string> kept_;
+  WrittenSave written_;
+};
+
+}  // namespace
+
+llvm::Error ServeRanks(FileSystem& files, Descriptor listener) { return Writer(files, std::move(listener)).Run(); }
+
+}  // namespace ucp

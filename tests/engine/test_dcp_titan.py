@@ -11,6 +11,7 @@ import torch
 from torch.distributed import checkpoint as dcp
 
 from conftest import Run
+from dcp_judges import expect_continuation
 from fixtures.dcp_cases import DCP_CASES
 from fixtures.dcp_continue import Continuation, continue_from_each
 from fixtures.fingerprints import differences
@@ -19,8 +20,6 @@ from universal import FIXTURES
 
 pytest.importorskip("torchtitan", reason="this environment was made without TorchTitan")
 
-# Sums in another order than those of the ranks that saved.
-NOISE = 5e-6
 NATIVE = "deepspeed:dp=2,zero=1,dtype=fp32"
 OWN = "titan's own"
 
@@ -47,11 +46,6 @@ def told(ways: tuple[str, ...]) -> str:
 def name_of(job: tuple[Any, ...]) -> str:
     """Of a test."""
     return f"{job[0]}-{job[2]}{job[1]}-from-{told(job[3])}"
-
-
-def settings_of(groups: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What each group says beside its parameters; groups that are told by their parameters may be in another order."""
-    return sorted((group["lr"], group["weight_decay"], *group["betas"], *group["params"]) for group in groups)
 
 
 def converted(run: Run, name: str, ways: tuple[str, ...], place: Path) -> Path:
@@ -86,13 +80,10 @@ def test_a_job_of_torchtitan_goes_on(job: tuple[Any, ...], continued: dict[str, 
     name, ranks, parallel, ways = job
     truth = json.loads((FIXTURES / "dcp" / name / "truth.json").read_text())
     answer = continued[str(Continuation(name, Path(), ranks, parallel, OWN, told(ways)))]
-    assert "error" not in answer
-    assert differences(truth, answer, ["parameter", "frozen"]) == []
-    assert answer["step_counter"] == truth["step_counter"]
-    assert settings_of(answer["groups"]) == settings_of(truth["groups"])
+    expect_continuation(answer, truth)
+    assert differences(truth, answer, ["frozen"]) == []
     if DCP_CASES[name].form in ("titan", "flat"):
         assert answer["train_state"] == {"step": 3, "ntokens_seen": 288}
-    assert answer["losses"] == pytest.approx(truth["losses"][truth["step"] :], abs=NOISE)
 
 
 def keys_of(folder: Path) -> dict[str, tuple[Any, ...]]:
@@ -109,10 +100,8 @@ def test_its_releases_have_the_same_names() -> None:
     assert old == new | {f"lr_scheduler.{name}": ("lr_scheduler", name) for name in more}
 
 
-@pytest.mark.parametrize(
-    "form", [pytest.param(form, marks=pytest.mark.xfail(strict=True, reason="initial_lr is not written"))
-             for form in ("titan", "plain")],
-)  # fmt: skip
+@pytest.mark.parametrize("form", ["titan", "plain"])
+@pytest.mark.xfail(strict=True, raises=dcp.CheckpointException, reason="initial_lr is not written")
 def test_a_job_with_a_schedule_goes_on_from_deepspeed(form: str, run: Run, tmp_path: Path) -> None:
     """A schedule of PyTorch, which TorchTitan always has, puts `initial_lr` into the groups before anything is loaded,
     and DeepSpeed's own schedules do not."""

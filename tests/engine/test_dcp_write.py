@@ -12,22 +12,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.distributed import checkpoint as dcp
-from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
 from conftest import Run
+from dcp_judges import expect_continuation, expect_truth, read_flat
 from fixtures.dcp_cases import DCP_CASES
 from fixtures.dcp_continue import Continuation, continue_from_each
-from fixtures.fingerprints import describe, differences
+from fixtures.fingerprints import describe
 from fixtures.serve import Call, Engines
 from universal import FIXTURES
 
 Convert = Callable[..., Path]
 
 WITH_STATES = [name for name, case in DCP_CASES.items() if case.form != "weights"]
-# Sums in another order than those of the ranks that saved.
-NOISE = 5e-6
-PREFIX = {"titan": "", "app": "app.model.", "plain": "model.", "accelerate": "model."}
-OPTIMIZER = {"titan": "optimizer.", "app": "app.optim.", "plain": "optimizer.", "accelerate": "optimizer."}
 
 
 def truth_of(name: str) -> dict[str, Any]:
@@ -52,47 +48,6 @@ def convert(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Convert:
         return done[(name, *ways)]
 
     return converted
-
-
-def read_flat(folder: Path) -> dict[str, Any]:
-    """All entries by their keys, as PyTorch itself joins their chunks."""
-    found: dict[str, Any] = {}
-    parts = [path.parent for path in sorted(folder.rglob(".metadata"))]
-    assert parts
-    for part in parts:
-        state: dict[str, Any] = {}
-        reader = dcp.FileSystemReader(part)
-        metadata = reader.read_metadata()
-        for key, entry in metadata.state_dict_metadata.items():
-            is_tensor = hasattr(entry, "size")
-            state[key] = torch.full(entry.size, 77, dtype=entry.properties.dtype) if is_tensor else None
-        planner = dcp.DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-        _load_state_dict(state, storage_reader=reader, planner=planner, no_dist=True)
-        assert not found.keys() & state.keys()
-        found |= state
-    return found
-
-
-def expect_truth(entries: dict[str, Any], truth: dict[str, Any], style: str) -> None:
-    """Weights, states, steps and groups."""
-    wanted: dict[str, str] = {}
-    for tensor, entry in truth["tensors"].items():
-        for state, fingerprint in entry["states"].items():
-            name = PREFIX[style] + tensor
-            if state not in ("fp32", "weight"):
-                name = f"{OPTIMIZER[style]}state.{tensor}.{state}"
-            wanted[name] = fingerprint
-    for name, fingerprint in wanted.items():
-        assert describe(entries[name]) == fingerprint, name
-    step = truth["step_counter"]["value"]
-    for tensor, entry in truth["tensors"].items():
-        key = f"{OPTIMIZER[style]}state.{tensor}.step"
-        has_states = entry["states"].keys() > {"exp_avg"} or "sum" in entry["states"]  # Momentum alone counts no steps.
-        assert (key in entries) == (has_states and step is not None), key
-        if key in entries:
-            assert entries[key].dtype == torch.float32
-            assert entries[key].shape == ()
-            assert entries[key].item() == step
 
 
 STYLES = ["titan", "app", "plain", "accelerate"]
@@ -174,10 +129,7 @@ def test_a_job_goes_on(job: tuple[Any, ...], continued: dict[str, Any]) -> None:
     name, ranks, parallel, style, ways = job
     truth = truth_of(name)
     answer = continued[str(Continuation(name, Path(), ranks, parallel, style, "-".join(ways)))]
-    assert "error" not in answer
-    assert differences(truth, answer, ["parameter"]) == []
-    assert answer["step_counter"]["value"] == truth["step_counter"]["value"]
-    assert answer["losses"] == pytest.approx(truth["losses"][truth["step"] :], abs=NOISE)
+    expect_continuation(answer, truth)
 
 
 @pytest.mark.parametrize("name", ["zero2_dp4", "accelerate_fsdp1", "fsdp2"])

@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from test_dcp_damage import SOURCE, STATE, TENSOR, change_metadata, convert, expect_refusal, item_of
+from universal import FIXTURES
 
 
 @pytest.fixture
@@ -121,3 +122,22 @@ def test_json_escapes_what_a_terminal_obeys(ucprun: Path, tmp_path: Path) -> Non
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(result.stdout)["tensors"][0]["name"] == name
     assert result.stdout.isascii()
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="degrees that cut nothing are taken")
+@pytest.mark.parametrize("degree", ["dp=2", "pp=2", "ep=2", "sp=2"])
+def test_degree_that_the_target_has_not(ucprun: Path, tmp_path: Path, degree: str) -> None:
+    """Whoever says it means something by it."""
+    source = saved({"model": {"a": torch.ones(2)}}, tmp_path / "saved")
+    output = tmp_path / "out"
+    expect_refusal(convert(ucprun, source, output, f"dcp:{degree}"), output, f"`{degree[:2]}`")
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the sentence says what was done")
+def test_accelerates_folder_without_the_model(ucprun: Path, tmp_path: Path) -> None:
+    """Naming the folder around both is no advice for it."""
+    source = FIXTURES / "dcp" / "accelerate_fsdp2" / "checkpoint"
+    copied = Path(shutil.copytree(source, tmp_path / "copied"))
+    shutil.rmtree(copied / "pytorch_model_fsdp_0")
+    output = tmp_path / "out"
+    expect_refusal(convert(ucprun, copied, output, "dcp"), output, f"`{copied}", "no `pytorch_model_fsdp_0`")

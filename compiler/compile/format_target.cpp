@@ -30,9 +30,10 @@ llvm::Error CheckOptions(const CompileRequest& request, const Format& format) {
               OptionName(UserOption::kDsConfig), format.name());
 }
 
-// A source must have what its target needs.
+// A source must have what its target needs, and an optimizer that is there is not left out unasked.
 llvm::Error CheckHasOptimizer(const TrainingState& training, const Format& format, const Strategy& strategy) {
-  if (training.absent_optimizer.empty() || format.TakesWeightsAlone(strategy)) return llvm::Error::success();
+  if (training.absent_optimizer.empty() || format.HoldsWeightsAlone(strategy)) return llvm::Error::success();
+  if (format.TakesWeightsAlone(strategy) && !training.has_unread_optimizer) return llvm::Error::success();
   return Fail(ErrorCode::kBadData, "{}. `{}` needs nothing but its weights", training.absent_optimizer,
               OptionName(UserOption::kTo, "safetensors"));
 }

@@ -77,6 +77,7 @@ struct TrainingState {
   std::size_t counting_rank = 0;               // Which of them counts for a target that has other ranks.
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
   std::string order_doubt;                     // Why the order of the groups' parameters is not known; empty if it is.
+  bool has_unread_optimizer = false;           // There is one, or should be, which `absent_optimizer` says of.
   std::string absent_optimizer;          // Why only weights could be read, as a sentence; empty if it has an optimizer.
   std::vector<LooseState> loose_states;  // Of the optimizer, beside those in the inventory's shards.
   std::vector<SmallTensorData> small_tensors;

@@ -36,6 +36,15 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
               ranks_of_target, ranks);
 }
 
+// A tensor in several boxes is no rank's: each asks for those that it needs.
+llvm::Error CheckNotInBoxes(const Plan& plan, const std::string& target) {
+  if (plan.target_mesh.Size(kBoxAxis) <= 1) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported,
+              "`{}` cuts tensors into boxes, of which each rank of its job asks for some; load into the tensors of the "
+              "job itself (ucp.load_into, ucp.torch.StorageReader), or to `universal` for whole tensors",
+              target);
+}
+
 llvm::Expected<LoadPlan> PlanAtFirstRank(ReadableFileSystem& files, const LoadRequest& load_request, int ranks) {
   const CompileRequest& request = load_request.compile;
   UCP_RETURN_IF_ERROR(CheckIsWhole(files, request.source.path));
@@ -48,6 +57,7 @@ llvm::Expected<LoadPlan> PlanAtFirstRank(ReadableFileSystem& files, const LoadRe
   load.source_versions = VersionsOf(seen, load.plan, load.source_folder);
   load.readers = std::exchange(load.plan.readers, {});
   UCP_RETURN_IF_ERROR(CheckRanks(ranks, load.readers.ranks, request.target));
+  UCP_RETURN_IF_ERROR(CheckNotInBoxes(load.plan, request.target));
   return load;
 }
 

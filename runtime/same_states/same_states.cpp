@@ -185,7 +185,13 @@ llvm::Expected<SameStates> FindSame(ReadableFileSystem& files, const SameSide& a
       judging.Add(tensor, pair, NeedsElements(pair, by_elements) ? &*next++ : nullptr);
     }
   }
-  return judging.Take();
+  SameStates same = judging.Take();
+  for (const SameSide* side : {&a, &b}) {
+    if (side->source.unread_optimizer.empty()) continue;
+    same.differences.push_back(side->source.unread_optimizer + "; so the optimizers cannot be compared");
+  }
+  llvm::append_range(same.differences, CompareSettings(a.name, a.source.settings, b.name, b.source.settings));
+  return same;
 }
 
 }  // namespace ucp

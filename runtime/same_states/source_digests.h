@@ -12,6 +12,7 @@
 #include "runtime/engine/share_run.h"
 #include "runtime/executor/execute.h"
 #include "runtime/peer_files/files_of_all_ranks.h"
+#include "runtime/same_states/same_settings.h"
 
 namespace ucp {
 
@@ -20,6 +21,10 @@ namespace ucp {
 struct WholeStatesRun {
   PlannedRun run;
   std::vector<WholeTensor> tensors;  // Rank 0 alone knows which of them are the model's.
+  // At rank 0:
+  SettingsOfParameters settings;
+  std::string
+      unread_optimizer;  // Why an optimizer that is there is not read, as a sentence; empty: there is none such.
 };
 llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                                 const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);
@@ -34,8 +39,10 @@ std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& chec
 // A checkpoint that was read whole: how, and EngineReport::digests, which are those of the logical tensors.
 struct DigestedSource {
   PlannedRun run;
-  std::vector<WholeTensor> tensors;  // As above.
-  EngineReport report;               // Rank 0's.
+  std::vector<WholeTensor> tensors;  // As above, and so are the next.
+  SettingsOfParameters settings;
+  std::string unread_optimizer;
+  EngineReport report;  // Rank 0's.
 };
 llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const SourceRequest& request,
                                             const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);

@@ -143,6 +143,8 @@ class Description {
     if (unread.empty()) unread = MissingState(optimizer.groups);
     if (!unread.empty()) {
       training().absent_optimizer = fmt::format("`{}`: {}", state_.name, unread);
+      training().has_unread_optimizer = true;
+      inventory().remarks.push_back(unread + ". Its weights are read alone");
       return;
     }
     training().groups = std::move(optimizer.groups);

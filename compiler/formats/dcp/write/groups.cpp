@@ -108,11 +108,28 @@ class Composer {
       const auto is_it = [&](const Entry& entry) { return pytorch::AsText(*entry.key) == setting.key; };
       if (std::ranges::any_of(entries, is_it)) continue;
       entries.push_back({MakeText(std::string(setting.key)), setting.is_none ? MakeNone() : MakeBool(false)});
-      if (std::ranges::find(result_.added, setting.key) == result_.added.end()) {
-        result_.added.emplace_back(setting.key);
-      }
+      NoteAdded(setting.key);
     }
+    AddInitialRate(entries);
     return entries;
+  }
+
+  // Schedulers of PyTorch keep the rate that they began with in the groups, and loaders of a job that has one ask for
+  // it. What PyTorch saved has it if its job had one.
+  void AddInitialRate(std::vector<Entry>& entries) {
+    if (KeptNamesOf(training_) != nullptr) return;
+    const auto find = [&](std::string_view key) {
+      return std::ranges::find_if(entries, [&](const Entry& entry) { return pytorch::AsText(*entry.key) == key; });
+    };
+    const auto rate = find("lr");
+    if (rate == entries.end() || find("initial_lr") != entries.end()) return;
+    const ValuePtr value = rate->value;
+    entries.push_back({MakeText("initial_lr"), value});
+    NoteAdded("initial_lr");
+  }
+
+  void NoteAdded(std::string_view key) {
+    if (std::ranges::find(result_.added, key) == result_.added.end()) result_.added.emplace_back(key);
   }
 
   const TrainingState& training_;

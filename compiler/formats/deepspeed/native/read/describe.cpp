@@ -112,6 +112,7 @@ class Description {
                            ExpertOptimizerName(0, 0));
     }
     if (!absent.empty()) {
+      checkpoint_.training.has_unread_optimizer = true;
       inventory().remarks.push_back(fmt::format("{}. Its weights are read alone", absent));
       if (!names_.layers.empty() && states_.front().param_shapes.empty()) {
         inventory().remarks.emplace_back(

@@ -9,6 +9,7 @@ from pathlib import Path
 import check_editors
 import check_includes
 import check_libraries
+import check_markdown
 import check_prose
 import check_sources
 
@@ -72,6 +73,25 @@ class LibraryRules(unittest.TestCase):
         self.assertEqual(self.problems('Fail("leave out --resume to begin again");'), 1)
         self.assertEqual(self.problems('Fail("pass --set or --spec=x");'), 2)
         self.assertEqual(self.problems('--count; Fail("{} to begin again", Name());  // --resume'), 0)
+
+
+class MarkdownRules(unittest.TestCase):
+    def problems(self, text: str) -> int:
+        return len(list(check_markdown.problems_of("page.md", text)))
+
+    def test_long_lines(self) -> None:
+        self.assertEqual(self.problems("word " * 24 + "\n"), 0)
+        self.assertEqual(self.problems("word " * 25 + "\n"), 1)
+        self.assertEqual(self.problems("- word\n- " + "word " * 25 + "\n"), 1)
+        for line in ("| " + "word " * 25, "# " + "word " * 25, "x" * 121, "`" + "code " * 25 + "`"):
+            self.assertEqual(self.problems(f"{line}\n"), 0, line)
+        self.assertEqual(self.problems("```\n" + "word " * 25 + "\n```\n"), 0)
+
+    def test_wrapping(self) -> None:
+        page = check_markdown.wrapped_page("1. " + "word " * 23 + "`a b` two\n   more\n\nshort\nlines\n")
+        self.assertEqual(page, "1. " + "word " * 22 + "word\n   `a b` two more\n\nshort\nlines\n")
+        marks = "x" * 118 + " - and"  # A line that begins with a dash would be an item of a list.
+        self.assertEqual(check_markdown.wrapped_page(marks + "\n"), "x" * 118 + " -\nand\n")
 
 
 class RowRules(unittest.TestCase):

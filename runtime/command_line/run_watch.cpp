@@ -25,7 +25,7 @@ llvm::Expected<std::uint64_t> ParseBandwidth(const std::string& text) {
               "--max-bandwidth takes the bytes of a second, such as 200MB, and 64KiB at least, not `{}`", text);
 }
 
-// `-` is standard output. `other` is a file that the command writes besides.
+// `-` is standard output. `other` is another file that the command writes.
 llvm::Expected<OutputPlace> PlaceOf(const std::string& path, const std::string& what, std::string_view begins,
                                     const WatchOptions& options, const std::string& other) {
   if (path == "-") return OutputPlace{OutputPlace::Kind::kStandardOutput, "-", what};

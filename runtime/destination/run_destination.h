@@ -1,6 +1,6 @@
 // The destination of one run, over all its ranks. Rank 0 stages and commits it (commit.h), and the others have a share
-// in the hidden folder (ranks_folder.h). With --node-local destination each node has a part of it on a disk of its own:
-// the lowest rank of each part is to that part what rank 0 is to a destination that all see. Then this holds besides:
+// in the hidden folder (ranks_folder.h). With --node-local destination each node has a part of it on a disk of its own,
+// and the lowest rank of each part does for that part what rank 0 does for a shared destination. Then this also holds:
 //
 //   P1  A part is a destination of its own, on its node: I1 to I4 and J1 to J4 hold for it.
 //   P2  No part appears before all parts are durable, and all ranks have said so.

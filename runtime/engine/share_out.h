@@ -28,7 +28,7 @@ struct TargetStretch {
 
 // All of the files, by file and place. `node_of_rank`: by rank. The largest stretch goes first, each to the node that
 // has the fewest bytes so far, since its ranks share one way to the storage, and there to the rank that has the fewest.
-// So no node, and no rank of a node, has more than the average and a stretch besides. A stretch is an eighth of what a
+// So no node, and no rank of a node, has more than the average plus one stretch. A stretch is an eighth of what a
 // rank has on average, at least twice `border` and a multiple of it, or a whole file. Every rank computes the same.
 std::vector<TargetStretch> ShareOut(const std::vector<StoredFile>& files, const std::vector<int>& node_of_rank,
                                     std::uint64_t border = kStretchBorder);

@@ -1,4 +1,4 @@
-// How much of a plan's target is elements; headers and all that is ready-made come besides.
+// Counts the elements in the target of a plan. Headers and other ready-made bytes are not counted.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,19 @@
 
 namespace ucp {
 
-// That a rank writes.
+// Returns how many bytes of elements the rank with this share writes.
 std::uint64_t BytesOfElements(const Plan& plan, const TargetShare& share);
 
-std::uint64_t Elements(const Plan& plan);  // Of all files.
+// Returns the number of elements in all files of the target.
+std::uint64_t Elements(const Plan& plan);
 
 struct BytesToDo {
   std::uint64_t all = 0;
   std::uint64_t left = 0;
 };
 
-// Of elements, and what is left of them after ExecutionOptions::progress_before; all, if that does not fit the plan.
+// Returns the bytes of elements that the rank with this share writes, and how many of them an earlier run has not done
+// (ExecutionOptions::progress_before). If that progress does not fit the plan, all of them are left.
 BytesToDo BytesLeft(const Plan& plan, const TargetShare& share, const std::vector<std::string>& progress_before);
 
 }  // namespace ucp

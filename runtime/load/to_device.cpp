@@ -11,7 +11,7 @@
 namespace ucp {
 namespace {
 
-// Each thread fills one while another of its is on its way; and one for what is packed besides.
+// Two slots for each thread, since it fills one while its other one is on the way, and two for packed tensors.
 std::size_t SlotsFor(unsigned threads) { return 2 * std::size_t{threads} + 2; }
 
 UcpNumber NumberOf(DType dtype) {

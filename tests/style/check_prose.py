@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import check_markdown
 from check_libraries import TOKEN
 
 # A sentence that begins with a relative clause has its subject last.
@@ -22,16 +23,18 @@ PATTERNS = {
     '"goes on with", "gone on with"': re.compile(r"\b(?:goes|gone|go) on with\b"),
     '", too" at the end of a clause': re.compile(r", too(?=[.,;:)]|$)"),
     '"such as is"': re.compile(r"\bsuch as (?:is|are)\b"),
+    '"besides" as an adverb': re.compile(r"\b[Bb]esides(?=[.,;:)]|$)|\b(?:and|which|but) besides\b"),
 }
 
 
 def texts_of(root: Path) -> Iterator[tuple[str, str, str]]:
     """Kind, place and text: paragraphs of pages, blocks of comments, and the words of messages."""
-    pages = [*(root / "docs").rglob("*.md"), *root.glob("*.md"), *(root / "compiler").rglob("README.md")]
-    for page in sorted(page for page in pages if page.name != "style.md"):  # Which shows what not to write.
+    for page in check_markdown.pages(root):
+        if page.name == "style.md":  # It shows what not to write.
+            continue
         text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-        for line in text.splitlines():
-            for cell in line.split(" | "):
+        for block in check_markdown.blocks_of(text):
+            for cell in " ".join(line.strip() for line in block).split(" | "):
                 yield "docs", str(page.relative_to(root)), cell.strip("|*- ")
     for tree in ("compiler", "runtime"):
         for path in sorted((root / tree).rglob("*")):

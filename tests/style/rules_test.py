@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import check_commits
 import check_editors
 import check_includes
 import check_libraries
@@ -58,6 +59,27 @@ class ProseRules(unittest.TestCase):
         for text in ("What is written?", "there is no folder", "it is no longer there", "too little memory",
                      "tell what it said", "`x` is not a checkpoint"):  # fmt: skip
             self.assertEqual(self.found(text), 0, text)
+
+
+class CommitRules(unittest.TestCase):
+    def test_titles(self) -> None:
+        for title in ("commit: sync folders before the rename", "README: lead with what a user types",
+                      "messages, comments: say it plainly", "tests/bench: compare two builds"):  # fmt: skip
+            self.assertEqual(list(check_commits.problems_of("0123456", title)), [], title)
+        for title in ("Sync folders before the rename", "commit: ", "commit: sync.", "commit: " + "x" * 65, ": sync"):
+            self.assertNotEqual(list(check_commits.problems_of("0123456", title)), [], title)
+
+    def test_commits_since_a_base(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIsNone(check_commits.titles_since(folder, "HEAD"))
+            author = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+            check_commits.git(folder, "init", "--quiet")
+            for title in ("first", "area: second", "Third"):
+                check_commits.git(folder, *author, "commit", "--quiet", "--allow-empty", "--message", title)
+            base = (check_commits.git(folder, "rev-parse", "HEAD~2") or "").strip()
+            titles = [title for _, title in check_commits.titles_since(folder, base) or []]
+            self.assertEqual(titles, ["Third", "area: second"])
+            self.assertIsNone(check_commits.titles_since(folder, "0" * 40))
 
 
 class LibraryRules(unittest.TestCase):

@@ -57,7 +57,7 @@ function(ucp_compile_options target)
 endfunction()
 
 # ucp_library(NAME SOURCES a.cpp … [ALONE b.cpp …] [DEPENDS lib …] [PRIVATE_DEPENDS lib …]): one folder, one library.
-# ALONE are compiled those whose names within the file are others' within theirs, too.
+# ALONE are compiled by themselves: sources that use a name within the file that another source of the folder also uses.
 function(ucp_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;ALONE;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   ucp_together(sources ${name} ${ARG_SOURCES})

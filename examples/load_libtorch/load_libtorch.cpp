@@ -30,8 +30,8 @@ torch::Dtype DtypeOf(const std::string& name) {
   return kDtypes.at(name);
 }
 
-// The library fills memory that LibTorch has made, so that nothing is copied: a shard is a view of its block. What the
-// rank holds whole has its shape, and what ZeRO cuts is a row of elements.
+// The library fills memory that LibTorch has made, so that nothing is copied: a shard is a view of its block. A shard
+// that the rank holds whole has its shape, and one that ZeRO cuts is a row of elements.
 std::vector<Shard> Load(const ucp::LoadSource& source, const std::string& strategy, ucp::MpiRanks& ranks) {
   ucp::ShardLoad load(source, strategy, {}, {.ranks = &ranks});
   std::vector<torch::Tensor> blocks;

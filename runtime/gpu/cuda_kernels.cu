@@ -1,5 +1,5 @@
-// One block of threads for each move, as far as blocks go, and one thread for each lane. What a lane does is in move.h,
-// which the tests run on the host.
+// One block of threads for each move, as far as blocks go, and one thread for each lane. The code of a lane is in
+// move.h, which the tests run on the host.
 #include "runtime/gpu/cuda_kernels.h"
 #include "runtime/gpu/move.h"
 

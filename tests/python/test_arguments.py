@@ -25,7 +25,7 @@ class Unprintable:
 WRONG: list[tuple[str, dict[str, Any]]] = [
     ('to is a strategy such as "deepspeed:tp=2,dp=4,zero=1", not None', {"to": None}),
     ('to is a strategy such as "deepspeed:tp=2,dp=4,zero=1", not 3', {"to": 3}),
-    ("to has characters that are no text: 'x\\ud800'", {"to": "x\ud800"}),
+    ("to has characters that are not text: 'x\\ud800'", {"to": "x\ud800"}),
     ("rank is a number from 0 to 2147483647, not '1'", {"rank": "1"}),
     ("rank is a number from 0 to 2147483647, not -5", {"rank": -5}),
     ("rank is a number from 0 to 2147483647, not 1.0", {"rank": 1.0}),
@@ -98,7 +98,7 @@ def test_inspect(sentence: str, wrong: dict[str, Any]) -> None:
 
 
 def test_paths_of_any_bytes(tmp_path: Path) -> None:
-    """As a text, as bytes, as a path, and with bytes that are no text."""
+    """As a text, as bytes, as a path, and with bytes that are not text."""
     odd = os.fsencode(tmp_path) + b"/ckpt\xff\xfe"
     shutil.copytree(SOURCE, os.fsdecode(odd))
     right = ucp.load(SOURCE, to="universal", tensors=NAME)

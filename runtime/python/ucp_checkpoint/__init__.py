@@ -1,7 +1,7 @@
 """Converts training checkpoints, reads them into the memory of a job of another topology, and says what is in them.
 
-No framework is imported before a tensor is asked for. What goes wrong is a `ucp.Error`, whose text is the sentence that
-the programs `ucpc` and `ucprun` would print, and whose `code` says of which kind it is.
+No framework is imported before a tensor is asked for. Every failure is a `ucp.Error`: its text is the sentence that the
+programs `ucpc` and `ucprun` would print, and its `code` says of which kind it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes wrong on one rank is every rank's error."""
+"""A failure on one rank becomes an error on every rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the arguments of this package are: one that is something else is refused in a sentence that names it."""
+"""Checks the arguments of this package: one of another type is refused in a sentence that names it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def text(name: str, value: object, what: str = "a text") -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise failure("usage", f"{name} has characters that are no text: {shown(value)}") from None
+        raise failure("usage", f"{name} has characters that are not text: {shown(value)}") from None
     return value
 
 
@@ -41,7 +41,7 @@ def texts(name: str, value: object, what: str = "a text or several") -> list[str
 
 
 def mapping(name: str, value: object) -> Mapping[str, object]:
-    """Names with what is said of them."""
+    """Returns `value` as a mapping from names, or refuses it."""
     if not isinstance(value, Mapping):
         raise failure("usage", f'{name} is a mapping, {{"NAME": …}}, not {shown(value)}')
     for key in value:

@@ -11,7 +11,7 @@ from ucp_checkpoint._failure import failure
 if TYPE_CHECKING:
     import torch
 
-# What numpy itself has no name for; the package ml_dtypes has some of them.
+# Dtypes for which numpy itself has no name; the package ml_dtypes has some of them.
 _BEYOND_NUMPY = {
     "bfloat16": "bfloat16",
     "float8_e4m3fn": "float8_e4m3fn",
@@ -177,7 +177,7 @@ class Numpy:
 
 
 def need_torch(what: str) -> None:
-    """What cannot be done without it is refused, where there is none."""
+    """Refuses `what`, which needs PyTorch, where there is no PyTorch."""
     if importlib.util.find_spec("torch") is None:
         raise failure("usage", f"{what}, which this Python does not have")
 

@@ -19,7 +19,7 @@ def inspect(
     unused: Mapping[str, str | int] | None = None,
     prefer_rank: str = "",
 ) -> dict[str, Any]:
-    """What a checkpoint of any known format holds, from its headers alone: as `ucprun inspect --json` says it.
+    """Returns the contents of a checkpoint of any known format, from headers alone, as `ucprun inspect --json` does.
 
     `tensor` is a pattern for the names of the tensors that are listed; at least one must fit. With a `spec`, a file or
     a name of the catalogue, tensors that tensor parallelism cuts are shown whole; `sets` and `config` give its dims

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Filled:
-    """What came of a load into existing tensors."""
+    """The report of a load into existing tensors."""
 
     tensors: list[str] = field(default_factory=list)  # Filled, by name; an optimizer's as "NAME/STATE".
     kept: list[str] = field(default_factory=list)  # Named to keep their value.
@@ -81,7 +81,7 @@ def load_into(
 
     `target` is a module, or names with their tensors: plain ones, or DTensors (FSDP2, tensor parallelism), whose
     placements say which part each rank holds. Then all ranks of `group` call this, by default all ranks of the job.
-    With `optimizer`, its states are filled, too. Names are those of the checkpoint. Each tensor is filled or refused;
+    With `optimizer`, its states are also filled. Names are those of the checkpoint. Each tensor is filled or refused;
     `keep` names those that stay as they are ("NAME", or "NAME/STATE" of the optimizer, or patterns). With `strict`, the
     checkpoint may not hold tensors that nobody has a place for.
 
@@ -154,7 +154,7 @@ def _fill(
         agree(ranks, problem)
         try:
             report = work.load(plan.load, wanted, verify, in_group, devices)
-        finally:  # After an error they may hold something else, too.
+        finally:  # Also after an error, since the tensors may have changed.
             _tell_autograd(places.places)
     if plan.step is not None:
         for _, step in places.steps:

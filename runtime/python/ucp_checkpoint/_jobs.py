@@ -1,4 +1,4 @@
-"""What the programs do to whole checkpoints: `ucp.convert`, `ucp.verify`, `ucp.diff`, `ucp.explain`."""
+"""The jobs of the programs on whole checkpoints: `ucp.convert`, `ucp.verify`, `ucp.diff`, `ucp.explain`."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def diff(
 ) -> dict[str, Any]:
     """By how much two checkpoints differ, tensor by tensor, whichever way each is cut: as `ucprun diff --json` says it.
 
-    `tensor` is a pattern for names. What the manifests of both say to be the same is read only with `read_all`.
+    `tensor` is a pattern for names. Tensors that are the same by the manifests of both are read only with `read_all`.
     """
     source = source_from(
         path, spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states, prefer_rank=prefer_rank
@@ -162,7 +162,8 @@ def explain(
     unused: Mapping[str, str | int] | None = None,
     prefer_rank: str = "",
 ) -> dict[str, Any]:
-    """What a spec means: the dims' values, and who holds which part of each tensor, as `ucpc explain --json` says it.
+    """Returns the meaning of a spec, as `ucpc explain --json` prints it: the dims' values, and who holds which part of
+    each tensor.
 
     `source` is a checkpoint that gives the dims and the degrees, or a strategy that gives the degrees; `to` a strategy
     whose holders are shown beside them.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """Which part of a tensor a rank holds: elements [begin, end) of a local tensor of this shape, at this place."""
+    """The part of a tensor that a rank holds: elements [begin, end) of a local tensor of this shape, at this place."""
 
     shape: tuple[int, ...]
     begin: int
@@ -39,11 +39,11 @@ class Part:
 
 
 class Loaded(Mapping[str, dict[str, Any]]):
-    """What was loaded: the states of each tensor, by its name and theirs.
+    """The loaded states of each tensor, by its name and theirs.
 
     A state is a tensor of the rank's local shape where the rank holds all of that, and else a row of elements; `parts`
-    says which ones. `not_loaded` has what the rank's files hold besides, `report` how the load went, and `remarks`
-    sentences about it.
+    says which ones. `not_loaded` lists the states in the rank's files that were not asked for, `report` says how the
+    load went, and `remarks` has notes about it.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ def load(
     device_memory: int | str = "512MiB",
     group: object = None,
 ) -> Loaded:
-    """What one rank of the job `to` would read of a checkpoint of any topology, as tensors.
+    """Loads the tensors that one rank of the job `to` would read, from a checkpoint of any topology.
 
     `to` is a strategy as `ucprun convert --to` has it, "deepspeed:tp=2,dp=4,zero=1" or "universal", and `rank` a rank
     of that job. `tensors` and `states` are patterns for names; what they leave out is listed in the result. `device` is

@@ -51,7 +51,7 @@ def _of_module(module: torch.nn.Module) -> Named:
 
 
 def unwrapped(module: torch.nn.Module) -> Callable[[str], str]:
-    """What gives names of it without those parts that are wrappers'."""
+    """Returns a function that removes the parts of wrappers from the names of the module."""
     wrappers = set(_wrappers(module))
     if not wrappers:
         return lambda name: name

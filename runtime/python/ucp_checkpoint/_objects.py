@@ -136,7 +136,7 @@ def array(_arguments: Any, _items: Any, _entries: Any, state: Any) -> numpy.ndar
 
 
 def plain(make: Callable[..., Any]) -> Callable[..., Any]:
-    """What is made of its arguments alone."""
+    """Returns a maker of objects that are made of their arguments alone."""
     return lambda arguments, _items, _entries, _state: make(*arguments)
 
 

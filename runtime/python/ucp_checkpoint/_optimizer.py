@@ -1,4 +1,4 @@
-"""The states of an optimizer that a load fills, too: made where it has made no step, and forgotten after an error."""
+"""The states of an optimizer that a load fills: made if it has made no step yet, and forgotten after an error."""
 
 from __future__ import annotations
 

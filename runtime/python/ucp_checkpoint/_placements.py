@@ -1,4 +1,4 @@
-"""Which positions of a distributed tensor this rank holds, dimension by dimension, from its placements.
+"""Computes from placements which positions of a distributed tensor this rank holds, dimension by dimension.
 
 A dimension's positions are runs [begin, end). PyTorch applies placements from the left: each takes the part of one
 coordinate from what the ones before it have left. `_StridedShard` takes its part from each of several pieces, as if
@@ -79,7 +79,7 @@ def _apply(length: int, parts: list[tuple[int, int, int]]) -> Runs:
 
 
 def _chunk(runs: Runs, coordinates: int, place: int) -> Runs:
-    """What torch.chunk gives to a coordinate: ceil(n / k) positions, and to the last ones what is left."""
+    """The positions that torch.chunk gives to a coordinate: ceil(n / k), and to the last ones the rest."""
     width = -(-_length(runs) // coordinates)
     begin, end = place * width, (place + 1) * width
     taken, passed = [], 0

@@ -1,9 +1,9 @@
 """The ranks of a job, over its own `torch.distributed` process group.
 
-What they tell one another goes from each to each, point to point: then every rank waits for every other one, and one
-whose connection breaks is noticed, and named, by all. A rank that has seen a failure, or is interrupted, tells it to
-the others in place of its next message, so that nobody waits for it. What somebody has sent and nobody has taken then
-is of no harm to the next call, whose messages have other tags.
+Messages go from each rank to each, point to point: then every rank waits for every other one, and all notice and name a
+rank whose connection breaks. A rank that has seen a failure, or is interrupted, tells it to the others in place of its
+next message, so that nobody waits for it. Messages that were sent and not received by then do not disturb the next
+call, whose messages have other tags.
 
 While there is work between two messages, two threads watch: one waits for a byte from the next rank of a ring, which
 comes when the work is done, or never, if that rank dies; the other asks the job's store whether somebody has failed.
@@ -35,7 +35,7 @@ T = TypeVar("T")
 # How often Messages were made for each group, and its ranks' own gloo group. A job that begins anew has other groups.
 _made: weakref.WeakKeyDictionary[dist.ProcessGroup, int] = weakref.WeakKeyDictionary()
 _on_hosts: weakref.WeakKeyDictionary[dist.ProcessGroup, Any] = weakref.WeakKeyDictionary()
-# What is on its way after a failure: it arrives only where it is kept until the other rank takes it.
+# Messages that were on their way when a call failed. They are kept, since one arrives only while its sender keeps it.
 _left: weakref.WeakKeyDictionary[dist.ProcessGroup, list[Any]] = weakref.WeakKeyDictionary()
 
 
@@ -57,7 +57,7 @@ def _on_host(group: dist.ProcessGroup) -> Any:
 
 
 def _reason(error: RuntimeError) -> str:
-    """What gloo says, without the place in its sources, and advice."""
+    """The reason that gloo gives, without the place in its sources, and without advice."""
     return re.sub(r"^\[.*?\] ", "", str(error)).split(". ")[0]
 
 
@@ -67,7 +67,7 @@ def _tensor(content: bytes | memoryview) -> torch.Tensor:
 
 
 class Messages:
-    """What the ranks of a group tell one another. All ranks make and use it alike, each from one thread at a time.
+    """Messages between the ranks of a group. All ranks make and use it alike, each from one thread at a time.
 
     `purpose` is what they do together, by which ranks that do different things know it at once.
     """
@@ -78,12 +78,12 @@ class Messages:
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
         if self.rank < 0:
-            raise failure("usage", "this process is no rank of the process group that was given")
+            raise failure("usage", "this process is not a rank of the process group that was given")
         self._gloo = _on_host(group)
         self._left = _left.setdefault(group, [])
         self._failure = ""
         self._others = [rank for rank in range(self.size) if rank != self.rank]
-        self._unfinished: list[tuple[int, Any, torch.Tensor]] = []  # What is being sent: to whom, and its memory.
+        self._unfinished: list[tuple[int, Any, torch.Tensor]] = []  # Messages being sent: to whom, and their memory.
         self._store = dist.distributed_c10d._get_default_store()
         number = _made[group] = _made.get(group, 0) + 1
         self._tag = _FIRST_TAG + 2 * (number % _TAGS)
@@ -98,15 +98,15 @@ class Messages:
                 )
 
     def all_gather(self, mine: bytes) -> list[bytes]:
-        """What each rank gives, by rank."""
+        """Returns the bytes that each rank gives, by rank."""
         return self._or_tell(lambda: self._exchange(mine))
 
     def deliver(self, sending: list[tuple[int, memoryview]], receiving: list[tuple[int, memoryview]]) -> None:
-        """What this rank has for some others, and what it takes of some, into this memory."""
+        """Sends bytes to some other ranks, and receives bytes of some into this memory."""
         self._or_tell(lambda: self._deliver(sending, receiving))
 
     def _or_tell(self, work: Callable[[], T]) -> T:
-        """A failure is told to all, now, in place of what they expect next of this rank."""
+        """Does `work`. If it fails, sends the failure to all ranks in place of the message that they expect next."""
         if not self._failure:
             try:
                 return work()
@@ -118,7 +118,7 @@ class Messages:
         raise failure("io", self._failure)
 
     def interrupt(self) -> None:
-        """This rank goes no further, and the others are told so, if nobody has failed before."""
+        """Stops this rank, and tells the others so if nobody has failed before."""
         if not self._failure:
             self._fail(f"rank {self.rank} of {self.size} was interrupted")
 
@@ -202,7 +202,7 @@ class Messages:
         return f"{which} of {self.size} {'is' if len(gone) == 1 else 'are'} gone: {gone[min(gone)]}"
 
     def first_failure(self, mine: str) -> str:
-        """What was noticed first: a rank that has raised it may be gone by now, too, and is not to blame."""
+        """Returns the failure that was noticed first. A rank that has raised it may be gone, and is not to blame."""
         try:
             return self._store.compare_set(self._key + "/why", "", mine).decode()
         except RuntimeError:  # The store's host is gone.

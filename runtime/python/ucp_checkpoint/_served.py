@@ -1,4 +1,4 @@
-"""What `ucp.torch.StorageReader` serves of a checkpoint: a nested dict, as frameworks give one to `dcp.load`.
+"""The entries that `ucp.torch.StorageReader` serves: a nested dict, as frameworks give one to `dcp.load`.
 
 Its leaves are values, or say which state of which tensor the engine reads.
 """

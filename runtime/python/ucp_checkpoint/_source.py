@@ -1,4 +1,4 @@
-"""What a source is, as all functions of this package are told it: the options of the programs, as Python has them."""
+"""The source of every function of this package: the programs' options for a source, as arguments of Python."""
 
 from __future__ import annotations
 

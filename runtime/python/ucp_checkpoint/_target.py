@@ -34,7 +34,7 @@ def _collector_paused() -> Iterator[None]:
 
 @dataclass
 class Named:
-    """What is to be filled, by name."""
+    """Values that a load fills, by name."""
 
     tensors: Mapping[str, object]
     identities: Mapping[str, int] = field(default_factory=dict)  # Where they are not the tensors' own.
@@ -50,10 +50,10 @@ class Place:
     state: str
     value: torch.Tensor
     local: torch.Tensor | None = None
-    holds: list[list[tuple[int, int]]] | None = None  # Which positions of each dimension; all.
+    holds: list[list[tuple[int, int]]] | None = None  # Its positions in each dimension; None for all.
     address: int = 0  # Of the local tensor, and how many bytes it has there; 0 of one without elements.
     size: int = 0
-    identity: int = 0  # The same for all names of a tensor, on ranks that hold no element of it, too.
+    identity: int = 0  # The same for all names of a tensor, also on ranks that hold no element of it.
 
 
 @cache
@@ -77,7 +77,7 @@ class Target:
         self.is_distributed = False  # Whether there are tensors of which each rank has a part.
 
     def keep(self, patterns: list[str]) -> None:
-        """What stays as it is. Said before anything is added."""
+        """Names the tensors that stay as they are, by patterns. Call it before anything is added."""
         self._keep, self._unused = patterns, set(patterns)
 
     def is_kept(self, label: str) -> bool:
@@ -203,7 +203,7 @@ class Target:
 
 
 def _sameness(place: Place) -> tuple[object, ...]:
-    """Equal of two names of one tensor. Other views of it are no second name."""
+    """A key that is equal for two names of one tensor. Another view of the tensor is not a second name."""
     local = place.local
     assert local is not None
     if place.size == 0:  # A tensor without any elements is nobody's second name.
@@ -226,14 +226,14 @@ def _refuse_overlap(extents: list[tuple[int, int, str, bool]]) -> None:
 
 
 def _memory_of(value: torch.Tensor) -> torch.Tensor | None:
-    """What this rank has of a tensor that is kept, whatever that may be."""
+    """The memory that this rank has of a tensor that stays as it is, if it has any."""
     given: Any = value
     local: torch.Tensor = given.detach().to_local() if is_distributed(given) else given
     return local if has_memory(local) else None
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """That it is asked for, and of the process's own."""
+    """Whether the tensor has elements in plain dense memory of this process."""
     import torch
     from torch.nn.parameter import is_lazy
 
@@ -242,14 +242,14 @@ def has_memory(tensor: torch.Tensor) -> bool:
 
 
 def is_distributed(value: object) -> bool:
-    """There is no DTensor where nobody has imported their module, which takes seconds."""
+    """Whether `value` is a DTensor. Their module takes seconds to import, so it is looked up and not imported."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(value, module.DTensor)
 
 
 def _local(place: Place) -> torch.Tensor:
-    """What this rank has of it; refuses tensors without memory of their own numbers, which other questions cannot be
-    asked of."""
+    """The local tensor of this rank. Tensors without memory of their own numbers are refused, since the other checks
+    need it."""
     import torch
     from torch.nn.parameter import is_lazy
 
@@ -268,7 +268,7 @@ def _local(place: Place) -> torch.Tensor:
 
 
 def _look_at(place: Place) -> None:
-    """Which part of the tensor that is; nothing is left of it on a rank that holds none."""
+    """Enters the part of a distributed tensor that this rank holds; a rank outside of its mesh has no memory of it."""
     value: Any = place.value
     local = place.local
     assert local is not None

@@ -18,7 +18,7 @@ for _power, _letter in enumerate("kmgt", 1):
 
 @dataclass(frozen=True)
 class Work:
-    """What a load may use."""
+    """The threads and the memory that a load may use."""
 
     threads: int
     memory_bytes: int

@@ -13,7 +13,7 @@ import torch
 from .. import _ucp
 from .._objects import Maker
 
-State = dict[str, Any]  # What a file holds.
+State = dict[str, Any]  # The content of a file.
 
 LOCAL_HEADER = struct.Struct("<26xHH")  # Of an entry in a zip: lengths of its name and of what stands behind it.
 
@@ -50,7 +50,7 @@ class ReadyMade(io.RawIOBase):
 
 
 class Archive:
-    """What `torch.load` would make of the file. Its tensors have memory, but no values before they are read.
+    """The object that `torch.load` would make of the file. Its tensors have memory, but no values before they are read.
 
     Its objects are built from data, and nothing is unpickled by Python.
     """

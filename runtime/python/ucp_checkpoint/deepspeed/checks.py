@@ -16,7 +16,7 @@ from .weights import add_second_names, check_partitions, has_weights_alone
 
 @dataclass(frozen=True)
 class Wanted:
-    """What of a checkpoint is loaded: the arguments of the engine's own function."""
+    """The parts of a checkpoint to load: the arguments of the engine's own function."""
 
     strict: bool
     states: bool
@@ -39,7 +39,7 @@ class Opened:
 
 
 def checked(engine: Any, planned: PlannedFiles, held: dict[str, State], wanted: Wanted) -> Opened:
-    """What the engine will load; it has the form of what the engine holds."""
+    """Returns the files that the engine will load, checked to have the form of the state that the engine holds."""
     model, optimizer = model_file(engine), optimizer_file(engine)
     stage = engine.zero_optimization_stage()
     files = {model: planned.open(model)}

@@ -101,8 +101,8 @@ def check_model(served: State, held: State, name: str, strict: bool, is_partitio
 
 
 def keep_frozen(served: State, held: State) -> str | None:
-    """If the file has none of the engine's frozen parameters, DeepSpeed's loader is told to look for none; the remark
-    about it. Below stage 2, no file says that it was saved with `exclude_frozen_parameters`."""
+    """If the file has none of the engine's frozen parameters, makes DeepSpeed's loader look for none, and returns a
+    remark about it. Below stage 2, no file says that it was saved with `exclude_frozen_parameters`."""
     frozen = (held.get("frozen_param_shapes") or {}).keys()
     if not frozen or served.get("frozen_param_shapes") is None or frozen & served["frozen_param_shapes"].keys():
         return None

@@ -1,4 +1,4 @@
-"""What goes wrong while an engine loads."""
+"""Errors of a load into an engine."""
 
 from __future__ import annotations
 

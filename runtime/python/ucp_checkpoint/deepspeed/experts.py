@@ -46,7 +46,7 @@ class Layer:
         return int(groups._get_expert_parallel_rank(self.group)) * int(self.part.num_local_experts)
 
     def placement(self) -> State:
-        """What AutoEP's files say of the layer, as far as it must be this engine's."""
+        """The entries of AutoEP's files on this layer that must match this engine's."""
         return {
             "moe_layer_id": self.number,
             "module_path": self.path,

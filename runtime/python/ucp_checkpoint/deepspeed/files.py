@@ -32,7 +32,7 @@ class PlannedFiles:
         self.opened: list[Archive] = []
 
     def open(self, name: str) -> Any:
-        """What `torch.load` of the file gives; without the values, which are read later."""
+        """Returns the object that `torch.load` would give, without the values, which are read later."""
         if name not in self.files:
             raise LoadError(f"the checkpoint has no `{name}` for this rank of the engine, which it loads")
         index, size = self.files[name]

@@ -1,6 +1,6 @@
-"""What this rank of a running engine would save itself: under the names of its files, with its own tensors in them.
+"""The files that this rank of a running engine would save itself, by name, with the engine's own tensors in them.
 
-Nothing is copied. What is loaded must have this form, and may be read straight into these tensors.
+Nothing is copied. Loaded files must have this form, and may be read straight into these tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def has_optimizer(engine: Any) -> bool:
 
 
 def model_file(engine: Any) -> str:
-    """The file with the module and all that is no optimizer's."""
+    """The file with the module and all else that does not belong to the optimizer."""
     return Path(engine._get_ckpt_name("", "")).name
 
 

@@ -17,7 +17,7 @@ NAMED = 5  # So many tensors are listed in a message.
 
 @dataclass(frozen=True)
 class Told:
-    """What a rank says at the end of a phase."""
+    """The report of a rank at the end of a phase."""
 
     failed: str | None
     code: str
@@ -26,7 +26,7 @@ class Told:
 
 
 class Outcome:
-    """What a phase leaves behind on this rank, should it fail, and what all ranks must have been asked for."""
+    """The tensors that a phase has overwritten on this rank, and the request that must be the same on all ranks."""
 
     def __init__(self) -> None:
         self.overwritten: list[str] = []
@@ -57,11 +57,11 @@ def phase(group: Group) -> Iterator[Outcome]:
 
 
 def told_by_all(group: Group, mine: Told) -> list[Told]:
-    """What each rank says. Where a rank is gone, the others know it, and say so instead."""
+    """Returns the report of each rank. If a rank is gone, the others report that instead."""
     try:
         return [Told(**json.loads(said)) for said in group.all_gather(json.dumps(asdict(mine)).encode())]
     except Error as error:
-        also = f"; this rank failed, too: {mine.failed}" if mine.failed else ""
+        also = f"; this rank also failed: {mine.failed}" if mine.failed else ""
         return [Told(f"{error}{also}", "io", mine.asked, mine.has_written)]
 
 

@@ -51,5 +51,5 @@ def degrees(engine: Any) -> dict[str, Any]:
 
 
 def dtype(engine: Any) -> str:
-    """What the model computes with."""
+    """The dtype in which the model computes."""
     return "bf16" if engine.bfloat16_enabled() else "fp16" if engine.fp16_enabled() else "fp32"

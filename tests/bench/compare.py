@@ -1,6 +1,6 @@
 """compare.py CHECKPOINT --work FOLDER: conversions of a checkpoint beside `cp -r` and the tools that people use.
 
-Every round runs each of them once, in an order that moves on, since a machine's speed does, too. What is printed are
+Every round runs each of them once, in an order that moves on, since a machine's speed also does. The script prints the
 medians of the rounds' own ratios to a copy of the source (`cp -r`; on a disk with a sync), so that a slow moment counts
 on both sides. Outputs go to FOLDER, which is on the file system to be measured, as is CHECKPOINT, and are removed.
 

@@ -1,7 +1,7 @@
 """growth.py [--picture FILE] [--quick]: how planning grows with tensors and with ranks.
 
 Three rows of conversions, each of one kind and growing: by tensors (a mixture of experts), by the ranks of ZeRO-3, and
-by the ranks of a job that changes every degree. What counts is the processor time of the whole program, proof of the
+by the ranks of a job that changes every degree. The measure is the processor time of the whole program, proof of the
 plan and its file included; planning has one thread. Behind each row stands by which power of its size it grew, over the
 last factor of four: 1 is linear.
 

@@ -55,7 +55,7 @@ def output_of(command: list[str], package: Path) -> str:
 
 
 def other_dtype(folder: Path) -> str:
-    """What the tensors are cast to."""
+    """The dtype that the tensors are cast to."""
     from safetensors import safe_open
 
     with safe_open(min(folder.glob("*.safetensors")), framework="pt") as file:

@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 def main() -> None:
     folder, device = Path(sys.argv[1]), sys.argv[2]
-    torch.empty(1, device=device)  # What is slow once only.
+    torch.empty(1, device=device)  # Starts the GPU, which is slow only once.
     loaded: dict[str, torch.Tensor] = {}
     begin = time.perf_counter()
     for path in sorted(folder.glob("*.safetensors")):

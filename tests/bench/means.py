@@ -1,7 +1,7 @@
 """means.py --work FOLDER CHECKPOINT [-- MORE]: a conversion through the page cache, past it, and as a trial chooses.
 
 CHECKPOINT and FOLDER are on the disk in question. In each round the source is put out of the page cache (or, with
---warm, read into it), for each of the three and for `cp -r` with a sync in turn. What is printed is the median of the
+--warm, read into it), for each of the three and for `cp -r` with a sync in turn. The script prints the median of the
 rounds' times, as a part of the one through the page cache in the same round, and what the trials chose. MORE, such as
 `--spec NAME --set layers=14`, goes to `ucprun convert`. UCP_BIN names the folder of the programs.
 """

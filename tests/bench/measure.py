@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def counters(pid: int) -> dict[str, int]:
-    """What the kernel counted for a process that has ended and was not yet waited for."""
+    """The kernel's counters of a process that has ended and was not yet waited for."""
     with open(f"/proc/{pid}/io", encoding="ascii") as file:
         return {key: int(value) for key, value in (line.split(": ") for line in file)}
 

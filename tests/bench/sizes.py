@@ -1,7 +1,7 @@
 """sizes.py FOLDER [--gigabytes N …]: how a conversion's time grows with the bytes of its checkpoint.
 
 For each size a synthetic ZeRO-1 checkpoint is made in FOLDER, converted to a universal one --rounds times, and removed;
-FOLDER needs room for twice the largest. What is printed for each is the least wall time and the least processor time of
+FOLDER needs room for twice the largest. The script prints for each the least wall time and processor time of
 the rounds, and both for each GB that was moved: straight growth is the same number in each line. UCP_BIN names the
 folder of the programs.
 """

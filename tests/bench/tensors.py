@@ -1,8 +1,8 @@
 """tensors.py FOLDER [--gigabytes N] [--rounds N] [--case NAME] [--cold]: what a tensor costs beside its bytes, in time.
 
 The same bytes are converted and loaded twice: once in 103 tensors, once in 20,335 (a mixture of experts): N gigabytes
-with the optimizer, and then N of weights alone. Every round runs each of them once, in turn. What is printed for each
-are medians: wall seconds of both, the rounds' own ratios, and what each tensor more costs in wall time and in processor
+with the optimizer, and then N of weights alone. Every round runs each of them once, in turn. The script prints for each
+medians: wall seconds of both, the rounds' own ratios, and what each tensor more costs in wall time and in processor
 time; and the ratio of the least times, which says more where other programs or the machine's host come between.
 `cp -r` of the folder that a conversion wrote pays for the same files.
 
@@ -63,7 +63,7 @@ class Case:
 
     name: str
     command: Callable[[Path, Path], list[str]]  # Of the source's folder and the folder for what comes out.
-    copies: bool = False  # What is done is a copy of what came out, which is removed.
+    copies: bool = False  # The work is a copy of the result, which is removed.
     walls: dict[Shape, list[float]] = field(default_factory=lambda: defaultdict(list))
     processors: dict[Shape, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -79,7 +79,7 @@ def copy(source: Path, out: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Source:
-    """What both are made as, and what is done to it."""
+    """The strategy of both sources, and the work that is done on them."""
 
     target: str
     bytes_of_element: int

@@ -1,7 +1,7 @@
 """The published models of each spec: their configurations on the hub, and how many parameters they have.
 
 The configurations are those of each model's `config.json` on the Hugging Face hub, written down with the keys that
-decide a tensor's name or size. `parameters` counts each parameter once: a tied head is no second one.
+decide a tensor's name or size. `parameters` counts each parameter once: a tied head is not counted again.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ deepseek_v2.model(
     first_k_dense_replace=1,
 )
 deepseek_v3 = CATALOGUE.family("deepseek_v3", "DeepseekV3ForCausalLM", **deepseek, n_shared_experts=1)
-# What is published, 671,026,419,200, is the sum of parameters and buffers.
+# The published number, 671,026,419,200, is the sum of parameters and buffers.
 deepseek_v3.model(
     "DeepSeek-V3",
     671_026_419_200 - 14_848,

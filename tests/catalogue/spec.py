@@ -1,4 +1,4 @@
-"""What a spec says of a model, asked of `ucpc explain --json`, and where it differs from the truth."""
+"""The tensors that a spec declares for a model, by `ucpc explain --json`, and where they differ from the truth."""
 
 from __future__ import annotations
 

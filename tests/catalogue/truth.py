@@ -1,4 +1,4 @@
-"""What the real model classes of transformers have: names, shapes, buffers and ties, in memory and on disk.
+"""The contents of the real model classes of transformers: names, shapes, buffers and ties, in memory and on disk.
 
 In memory: the class on the meta device, so a model of any size costs nothing. On disk: a small model, saved by
 `save_pretrained`, and the header of the file read without safetensors' own code.
@@ -46,7 +46,7 @@ def configured(architecture: str, config: dict[str, Any]) -> tuple[type, Any]:
 
 
 def in_memory(architecture: str, config: dict[str, Any]) -> Truth:
-    """What the state dict of the class has."""
+    """The tensors in the state dict of the class."""
     model_class, configuration = configured(architecture, config)
     with torch.device("meta"):
         model = model_class(configuration)
@@ -62,7 +62,7 @@ def in_memory(architecture: str, config: dict[str, Any]) -> Truth:
 
 
 def on_disk(architecture: str, config: dict[str, Any], folder: Path) -> Truth:
-    """What `save_pretrained` writes, and beside it the config.json."""
+    """The tensors that `save_pretrained` writes, and its config.json beside them."""
     model_class, configuration = configured(architecture, config)
     model = model_class(configuration)
     buffers = {name.rsplit(".", 1)[-1] for name, _ in model.named_buffers() if name in model.state_dict()}

@@ -17,7 +17,7 @@ from fixtures.ranks import run_ranks
 from .held import Truth, from_shards, own_indices
 from .models import MODELS, build, config_of
 
-# What AutoTP is told beside the degree: its preset for models whose own plan it does not take.
+# AutoTP's arguments beside the degree: its preset for models whose own plan it does not take.
 PRESETS = {"phi3": "phi3", "mixtral": "mixtral", "deepseek_v2": "deepseek_v2"}
 
 

@@ -1,4 +1,4 @@
-"""What a spec says that each rank holds, asked of `ucpc explain --json`, and where real shards differ from it."""
+"""The part of each tensor that each rank holds by a spec (`ucpc explain --json`), and where real shards differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .held import HeldTensor, Truth, own_indices, parse_held
 SPECS = Path(__file__).parents[2] / "specs"
 PADDING = -1
 
-# What megatron-core's arguments are called in its spec.
+# The names of megatron-core's arguments in its spec.
 MEGATRON_CORE = {
     "num_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "num_query_groups": "kv_heads",
     "kv_channels": "head", "ffn_hidden_size": "ffn", "vocab_size": "vocab", "max_position_embeddings": "seq",

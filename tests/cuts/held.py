@@ -1,4 +1,4 @@
-"""What a rank holds of a tensor, read off a real shard whose full tensor was filled with its own indices."""
+"""The part of a tensor that a rank holds, read off a real shard whose full tensor was filled with its own indices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def own_indices(shape: Sequence[int]) -> numpy.ndarray:
 def positions_of(shard: numpy.ndarray, shape: Sequence[int]) -> list[Positions]:
     """Per dimension, the positions that a shard of `own_indices(shape)` holds, in their order.
 
-    Every element is checked: a shard that is no product of positions is refused.
+    Every element is checked: a shard that is not a product of positions is refused.
     """
     assert shard.ndim == len(shape), (shard.shape, shape)
     if shard.size == 0:
@@ -95,7 +95,7 @@ class Truth:
 
     @staticmethod
     def load(path: Path) -> Truth:
-        """What `save` wrote."""
+        """The tensors that `save` wrote."""
         value = json.loads(path.read_text())
         value["tensors"] = {name: HeldTensor(**tensor) for name, tensor in value["tensors"].items()}
         return Truth(**value)

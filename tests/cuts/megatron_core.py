@@ -19,7 +19,7 @@ from fixtures.ranks import run_ranks
 from .held import HeldTensor, Truth, held_text, own_indices, positions_of
 
 # The keys are those of Megatron's arguments. GPT: biases, full heads, learned positions, a tied embedding. Llama:
-# groups of queries, SwiGLU, RMSNorm, an untied head. The third is no published model: what the other two are not.
+# groups of queries, SwiGLU, RMSNorm, an untied head. The third is not published; it has the rest.
 COMMON = {"num_layers": 2, "hidden_size": 32, "num_attention_heads": 8, "ffn_hidden_size": 48, "vocab_size": 50,
           "max_position_embeddings": 16, "make_vocab_size_divisible_by": 8, "transformer_impl": "local"}  # fmt: skip
 MODELS: dict[str, dict[str, Any]] = {

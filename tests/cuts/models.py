@@ -63,7 +63,7 @@ def build(key: str) -> torch.nn.Module:
 
 
 def config_of(model: torch.nn.Module) -> dict[str, Any]:
-    """What a `config.json` of the model says about its shape."""
+    """The facts that a `config.json` of the model states about its shape."""
     settings = model.config.to_dict()
     settings.setdefault("num_hidden_layers", model.config.num_hidden_layers)
     return {key: value for key, value in json_ready(settings).items() if value is not None}

@@ -1,6 +1,6 @@
 """Models with Megatron-DeepSpeed's names, built and saved by the real DeepSpeed at tensor-parallel 1, 2 and 4.
 
-What the engine held is gathered from its partitions and joined by the rules of the model's own layers. The checkpoint,
+The engine's tensors are gathered from its partitions and joined by the rules of the model's own layers. The checkpoint,
 joined by the spec, must be the same, bit for bit. DeepSpeed's own converter is asked too, at 4.
 """
 

@@ -30,7 +30,7 @@ def cells_of(plan: Any) -> list[list[str]]:
 
 
 class AcceptanceTable:
-    """What the runs of each cell came to."""
+    """The outcomes of the runs of each cell."""
 
     def __init__(self) -> None:
         self.cells: dict[tuple[str, str, str], set[str]] = {}
@@ -43,7 +43,7 @@ class AcceptanceTable:
             self.cells.setdefault((name, form, column), set()).add(outcome)
 
     def rows(self) -> Iterator[list[str]]:
-        """The table with its headings; what is no plain word is a letter or a number of `notes`."""
+        """The table with its headings; anything but a plain word is a letter or a number of `notes`."""
         yield ["", *(f"{form}: {column}" for form, names in COLUMNS.items() for column in names)]
         for name in sorted({name for name, _, _ in self.cells}, key=list(CASES).index):
             yield [name, *(self.words(name, form, column) for form, names in COLUMNS.items() for column in names)]
@@ -72,7 +72,7 @@ class AcceptanceTable:
         return {text: str(i + 1) for i, text in enumerate(why)}
 
     def notes(self) -> list[str]:
-        """What the letters and numbers mean."""
+        """Explains the letters and numbers."""
         faults = [f"{letter}: DeepSpeed's own fault: {fault}" for fault, letter in self.faults().items()]
         return [*faults, *(f"{number}: not run: {why}" for why, number in self.reasons().items())]
 

@@ -24,7 +24,7 @@ FILE = Path(__file__).parents[1] / "fixtures" / "affine_maps.json"
 
 
 def widths(size: int, ranks: int, **meta: int) -> list[int]:
-    """What AutoTP gives each rank."""
+    """The part that AutoTP gives each rank."""
     found: list[int] = get_shard_size_list(size, ranks, AutoTPMeta(**meta))
     return found
 

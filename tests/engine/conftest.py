@@ -54,7 +54,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints the acceptance table; UCP_ACCEPTANCE_PAGE names a file that gets it, too."""
+    """Prints the acceptance table, and writes it to the file that UCP_ACCEPTANCE_PAGE names."""
     if TABLE.runs:
         terminalreporter.section("which checkpoints the real engine resumes from as what")
         for line in TABLE.text():

@@ -1,4 +1,4 @@
-"""What PyTorch's data-only mode makes of a file, in the words in which print_archives.cpp says what we make of it.
+"""The content of a file by PyTorch's data-only mode, in the words in which print_archives.cpp prints our reading of it.
 
 Only torch decides here; every file is loaded in a child process, since hostile files can end it.
 """
@@ -136,7 +136,7 @@ def load_in_child(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def is_equal(theirs: Any, ours: Any) -> bool:
-    """Whether ours says what theirs says. What we keep opaque, or do not read for its size, says nothing."""
+    """Whether ours says what theirs says. Parts that we keep opaque, or do not read for their size, fit anything."""
     if isinstance(ours, dict) and "opaque" in ours:
         return True
     if isinstance(ours, dict) and "unread" in ours and isinstance(theirs, dict):

@@ -21,7 +21,7 @@ from pickle_parts import LIST, NONE, evil, name, number, tensor, text, tuple_of,
 
 FOUR = struct.pack("<4f", 1.0, 2.0, 3.0, 4.0)
 
-# What is made wrong in an archive's own records: the name of a field, where it stands, and what it says then.
+# Damage to an archive's own records: the name of a field, its place, and its wrong value.
 END = b"PK\x05\x06"
 ENTRY_FIELDS = [  # Of a record's header, and two bytes later of its entry in the directory.
     ("flags", 6, b"\x01\x00"),

@@ -1,4 +1,4 @@
-"""What DeepSpeed 0.19.8 itself does wrong, whoever wrote the folder that it loads.
+"""Faults of DeepSpeed 0.19.8 itself, whoever wrote the folder that it loads.
 
 A run that shows a fault must still show it: it fails with these words, or goes on in this wrong way. When a fault is
 mended, its runs fail here, and belong among those that are right. docs/deepspeed-traps.md tells the stories.

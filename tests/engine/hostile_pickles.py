@@ -162,7 +162,7 @@ def structure() -> Iterator[tuple[str, bytes]]:
 
 
 def values() -> Iterator[tuple[str, bytes]]:
-    """Keys that are equal, and objects that are no tensors."""
+    """Keys that are equal, and objects that are not tensors."""
     for keys in [
         (text("a"), text("a")),
         (number(1), number(1)),

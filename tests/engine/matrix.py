@@ -2,7 +2,7 @@
 
 A row is a fixture, a column is something that a target is or changes, and a cell is every run that has both. A run can
 be in several cells: one at stage 2 on other ranks is in a column for its stage and in one for each axis that changed.
-What the tests list by hand comes first; `further_targets` adds runs until every cell has one, or, for the whole table
+Runs that tests list by hand come first; `further_targets` adds runs until every cell has one, or, for the whole table
 (UCP_EVERY_CELL=1), every stage on every kind of mesh. A pair without a run has a reason.
 """
 
@@ -27,7 +27,7 @@ CUT_OVER = {axis: {case.model for case in CASES.values() if getattr(case.mesh, a
 
 
 def columns(source: Case, target: Case) -> list[str]:
-    """What a target is or changes."""
+    """The columns of a target: what it is, or changes."""
     changed = [axis for axis in AXES if ranks(source.mesh, axis) != ranks(target.mesh, axis)]
     return [f"stage {target.stage}", *changed]
 
@@ -55,7 +55,7 @@ def reason(form: str, source: Case, column: str) -> str | None:
 
 
 def unwritten(source: Case, column: str) -> str | None:
-    """What native files cannot be yet."""
+    """The reason why native files cannot have this yet."""
     if column == "stage 0" and source.name.startswith(("bf16_masters", "fp16_masters")):
         return "DeepSpeed has low-precision masters with ZeRO alone"
     if column == "stage 3" and source.optimizer == "adagrad":
@@ -74,8 +74,8 @@ def meshes(form: str, source: Case) -> Iterator[Mesh]:
 
 
 def every_mesh(form: str, source: Case) -> Iterator[Mesh]:
-    """The source's own, and others in one axis each. What AutoTP cut becomes whole in native files, but beside AutoEP,
-    and so do experts with frozen parts in universal ones."""
+    """The source's own, and others in one axis each. Tensors that AutoTP cut become whole in native files,
+    but not beside AutoEP, and so do experts with frozen parts in universal ones."""
     own = source.mesh
     if form == "native" and source.model == "autotp":
         own = replace(own, tp=1)
@@ -108,14 +108,14 @@ def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:
                 kept = {key: value for key, value in source.zero.items() if key == "offload_optimizer"}
                 changes |= {"zero": kept} if source.zero != kept else {}
                 changes |= {"fp32_accumulation": False} if source.fp32_accumulation else {}
-            if stage == 3 and source.optimizer == "muon":  # Which DeepSpeed asks for.
+            if stage == 3 and source.optimizer == "muon":  # DeepSpeed asks for it.
                 changes |= {"zero": {"reduce_scatter": False}}
             if not any(reason(form, source, column) for column in columns(source, replace(source, **changes))):
                 yield changes
 
 
 def further_targets(form: str, name: str, listed: Iterable[Case]) -> list[dict[str, Any]]:
-    """What to run beside the listed targets of a fixture."""
+    """Further runs beside the listed targets of a fixture."""
     source = CASES[name]
     listed = list(listed)
     left = [changes for changes in targets(form, source) if replace(source, **changes) not in listed]

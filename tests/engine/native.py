@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-# What the saving run puts there by itself, whatever it loaded.
+# Entries that the saving run writes by itself, whatever it loaded.
 CLIENT = {"note", "iteration", "args", "checkpoint_version", "tokens", "universal_checkpoint_info", "rng_state"}
 
 

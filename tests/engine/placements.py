@@ -46,7 +46,7 @@ class Checkpoint:
 
     @property
     def mp(self) -> str:
-        """What model-parallel rank stands in the names of its files, as a pattern."""
+        """The model-parallel rank in the names of its files, as a pattern."""
         return "*" if self.stage is None else f"{self.stage:02d}"
 
     @property
@@ -155,7 +155,7 @@ def scatter(checkpoint: Checkpoint, group: int, state: str, tensors: Tensors, pl
 
 
 def slices(local: Tensors, begin: int, length: int) -> dict[str, fragment_address]:
-    """Which parameters a partition has, and where."""
+    """The parameters of a partition, and their places."""
     mapping, at = {}, 0
     for name, flat in local.items():
         first, last = max(at, begin), min(at + flat.numel(), begin + length)

@@ -26,7 +26,7 @@ using Json = llvm::json::Value;
 
 std::string Hex(std::string_view bytes) { return llvm::toHex(llvm::StringRef(bytes.data(), bytes.size()), true); }
 
-// What is one object in Python is printed once, and then as a reference: memos make trees of any size.
+// One object of Python is printed once, and then as a reference: memos make trees of any size.
 class Printer {
  public:
   Printer(const ReadableFile& file, const Archive& archive) : file_(file), archive_(archive) {}

@@ -1,4 +1,4 @@
-"""What `ucprun convert` says, of what it refuses and of what it does."""
+"""The messages of `ucprun convert`, on refusals and on conversions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def refused(ucprun: Path, source: Path, output: Path, *options: str | Path) -> str:
-    """What the program says; it writes nothing."""
+    """The program's message; it writes nothing."""
     command = [ucprun, "convert", source, output, *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode in (1, 2, 3), result
@@ -16,7 +16,7 @@ def refused(ucprun: Path, source: Path, output: Path, *options: str | Path) -> s
 
 
 def told(ucprun: Path, source: Path, output: Path, *options: str | Path) -> str:
-    """What a conversion that succeeds remarks on."""
+    """The remarks of a conversion that succeeds."""
     command = [ucprun, "convert", source, output, *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result

@@ -1,6 +1,6 @@
 """The real engine loads our folders at another topology, holds the same bits, and trains on as if nothing had happened.
 
-Every engine starts from other random weights, so that a value which was not loaded is seen. What it then holds is
+Every engine starts from other random weights, so that a value which was not loaded is seen. Its state is then
 gathered from its own partitions. After that it trains as many steps as the uninterrupted run has left.
 """
 
@@ -103,7 +103,7 @@ CHANGED: list[Resume] = [
     Resume("moe_ep2_dp4_data_first", {"mesh": Mesh(dp=8, ep=4)}, to="universal:ep=4"),
     Resume("moe_ep2_dp4", {"mesh": Mesh(dp=2, ep=2), "stage": 1, "fp32_accumulation": True}, to="universal:ep=2"),
     Resume("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=2, dp=2, ep=2)}, to="universal:ep=2"),
-    # Whole experts that tensor-parallel ranks share out, too.
+    # Also whole experts that tensor-parallel ranks share out.
     Resume("moe_tp2_ep4_dp4_whole", to="universal:ep=4,mp=2"),
     Resume("moe_tp2_ep4_dp4_whole", {"mesh": Mesh(tp=1, dp=2)}, to="universal:mp=1"),
     # Experts that AutoEP spreads: over any number of ranks, in either order of them.
@@ -251,7 +251,7 @@ def test_a_start_from_elsewhere_is_noticed(engines: Engines) -> None:
 
 
 def test_a_bfloat16_pipeline_without_zero_is_lost_to_its_own_engine(engines: Engines) -> None:
-    """Which looks for its partition in what it takes for a list. We read it (above)."""
+    """DeepSpeed looks for its partition in a field that it takes for a list. We read it (above)."""
     case = CASES["pipeline_zero0_bf16"]
     job = Job(case, seed=OTHER_SEED, load=FIXTURES / case.name / "checkpoint", native=True, first_step=4)
     with pytest.raises(EngineError, match=r"KeyError: [01]"):

@@ -22,7 +22,7 @@ from spoken import refused, told
 from universal import FIXTURES, describe_states, read_states, tag_folder, truth_of
 
 NAMES = ["autoep_ep2_dp4", "autoep_ep2_dp4_data_first", "autoep_ep2_dp4_zero3"]
-FOLDED = ["autoep_tp4_ep2", "autoep_tp4_ep2_dp2_zero3"]  # Beside tensor parallelism, with two expert ranks, too.
+FOLDED = ["autoep_tp4_ep2", "autoep_tp4_ep2_dp2_zero3"]  # Beside tensor parallelism, also with two expert ranks.
 
 PLACEMENTS: dict[str, Placement] = {
     "as it was": [[0, 1], [2, 3]],
@@ -54,7 +54,7 @@ def test_each_stage_of_a_pipeline_has_a_placement(second: str, run: Run, tmp_pat
 
 
 def convert_with_deepspeed(engines: Engines, name: str, placement: str, folder: Path) -> list[str]:
-    """What its converter makes of a placement, and in which tensors that is not the model."""
+    """The placement that its converter makes, and the tensors in which that is not the model."""
     place_otherwise(FIXTURES / name / "checkpoint", folder / "placed", PLACEMENTS[placement])
     tag = (folder / "placed" / "latest").read_text()
     engines.ask(Conversion(folder / "placed" / tag, folder / "theirs" / f"{tag}_universal", inject=False))
@@ -189,7 +189,7 @@ def test_a_folded_engine_wants_its_degrees(engines: Engines, convert: Convert) -
 
 
 def test_no_engine_loads_a_folder_without_degrees(ucprun: Path, tmp_path: Path) -> None:
-    """The source had two tensor-parallel ranks, and so has the folder, unless something else is said."""
+    """The source had two tensor-parallel ranks, and so has the folder, unless a test asks for others."""
     source = FIXTURES / "autoep_tp2_ep4_dp4" / "checkpoint"
     said = told(ucprun, source, tmp_path / "two", "--to", "universal")
     assert "no engine loads this folder; say `mp=2,ep=E,dp=D` for one, or `mp=1`" in said
@@ -217,7 +217,7 @@ def test_native_files_have_the_engines_placement(name: str, placement: str, run:
 
 
 def test_ranks_with_other_numbers_of_sub_groups(run: Run, tmp_path: Path) -> None:
-    """What is cut unevenly fills more sub-groups on some tensor-parallel ranks, and those of experts come behind."""
+    """Uneven cuts fill more sub-groups on some tensor-parallel ranks, and those of experts come behind."""
     name = "autoep_tp4_ep2_dp2_zero3"
     strategy = "deepspeed:tp=4,dp=2,ep=2,zero=3,sub_group_size=560"
     run("convert", FIXTURES / name / "checkpoint", tmp_path / "native", "--to", strategy)

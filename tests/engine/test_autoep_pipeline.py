@@ -55,7 +55,7 @@ def test_tensor_parallelism_beside_both(ucprun: Path, run: Run, tmp_path: Path) 
 
 
 def test_a_stage_without_experts_does_not_start(engines: Engines) -> None:
-    """What the refusal says. Of three stages, as the model deals its layers, the last has none."""
+    """The words of the refusal. Of three stages, as the model deals its layers, the last has none."""
     with pytest.raises(EngineError, match="AutoEP: no MoE layers detected"):
         engines.ask(Job(replace(CASES[NAME], mesh=Mesh(pp=3, dp=1, ep=1)), steps=1))
 

@@ -59,7 +59,7 @@ STRICTER = {
     "not made of keys and values": "PyTorch drops the key without a value",
 }  # fmt: skip
 
-# What is equal in Python is not always seen to be equal here.
+# Values that are equal in Python are not always seen to be equal here.
 KNOWN_DIFFERENCE = "the keys (b'(K\\x01t', b'(K\\x01t')"  # Tuples of equal items, twice in one dict.
 
 BYTES_PER_BYTE = 400  # The most memory that reading may take for each byte of a file, beyond what any file takes.
@@ -166,7 +166,7 @@ ZEROS = memoryview(bytes(1 << 20))
 
 @pytest.mark.skipif("UCP_LARGE_FILES" not in os.environ, reason="writes 4 GiB, with holes; UCP_LARGE_FILES=1 does it")
 def test_records_beyond_4_gib(program: Path, tmp_path: Path) -> None:
-    """What the 32-bit fields of an archive cannot say: a record's size, and where the next one is."""
+    """Values that the 32-bit fields of an archive cannot hold: a record's size, and where the next one is."""
     elements = (4 << 30) + 12_345
     backing = tmp_path / "zeros"
     with backing.open("wb") as file:

@@ -1,4 +1,4 @@
-"""What native files say of how their tensors are cut: enough for DeepSpeed's converter, and for ours without a spec.
+"""The metadata of cuts in native files: enough for DeepSpeed's converter, and for ours without a spec.
 
 Whatever the source said was of other ranks, or, of a single tensor-parallel rank, nothing about columns. The truth is
 the engine's, so that a wrong or a missing word shows as a tensor that is scrambled, doubled or too long.
@@ -52,7 +52,7 @@ def cases(targets: list[tuple[str, str]]) -> Callable[..., Any]:
 
 
 def without_spec(ucprun: Path, source: Path, output: Path, to: str = "universal") -> str:
-    """Converts, and returns what is said."""
+    """Converts, and returns the messages."""
     command = [str(ucprun), "convert", str(source), str(output), "--to", to]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
@@ -60,7 +60,7 @@ def without_spec(ucprun: Path, source: Path, output: Path, to: str = "universal"
 
 
 def described(root: Path) -> dict[str, Any]:
-    """What a universal folder holds."""
+    """The contents of a universal folder."""
     return describe_states(read_states(tag_folder(root)))
 
 

@@ -29,7 +29,7 @@ NATIVE = "deepspeed:dp=2,zero=1,dtype=fp32"
 
 
 def truth_of(name: str) -> dict[str, Any]:
-    """What the ranks of the run held."""
+    """The state that the ranks of the run held."""
     return json.loads((FIXTURES / "dcp" / name / "truth.json").read_text())
 
 
@@ -50,7 +50,7 @@ def convert(run: Run, tmp_path_factory: pytest.TempPathFactory) -> ConvertDcp:
 
 @pytest.mark.parametrize("name", DCP_CASES)
 def test_weights(name: str, convert: ConvertDcp) -> None:
-    """By their own names and in their own dtypes; a tied head may be there by its second name, too."""
+    """By their own names and in their own dtypes; a tied head may also be there by its second name."""
     truth = truth_of(name)
     weights = load_file(convert(name, "safetensors") / "model.safetensors")
     assert weights.keys() - truth["aliases"].keys() == truth["tensors"].keys()
@@ -93,7 +93,7 @@ def test_universal(name: str, convert: ConvertDcp) -> None:
 
 
 def expect_groups(groups: list[dict[str, Any]], truth: dict[str, Any]) -> None:
-    """The same settings, group by group; groups that are told by their parameters alone may be in another order."""
+    """The same settings, group by group; groups that differ in their parameters alone may be in another order."""
     keys = ("lr", "eps", "weight_decay", "momentum", "amsgrad", "betas")
 
     def of(group: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -114,7 +114,7 @@ RESUMES = [
 
 @pytest.fixture(scope="module")
 def resumed(convert: ConvertDcp, engines: Engines) -> dict[str, Any]:
-    """What DeepSpeed's engines held that loaded the folders, and how they trained on: two ranks, one job for all."""
+    """The states and losses of DeepSpeed's engines that loaded the folders: two ranks, one job for all."""
     plans = [Resume(name, convert(name, to), stage, universal) for name, to, stage, universal in RESUMES]
     return engines.ask(Call(2, go_on_from_each, {"resumes": plans}))
 

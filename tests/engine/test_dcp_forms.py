@@ -33,7 +33,7 @@ class Trained:
     optimizer: torch.optim.Optimizer
 
     def held(self) -> dict[str, dict[str, Any]]:
-        """What they hold, by parameter."""
+        """Their contents, by parameter."""
         states = self.optimizer.state
         return {
             name: {"fp32": describe(parameter)} | {key: describe(value) for key, value in states[parameter].items()}

@@ -79,7 +79,7 @@ def test_in_one_short_sentence(ucprun: Path, copy: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("kind", ["a folder", "a pipe or a device"])
 def test_metadata_that_is_not_a_file(ucprun: Path, copy: Path, kind: str) -> None:
-    """That is no unfinished save."""
+    """That is not an unfinished save."""
     (copy / ".metadata").unlink()
     if kind == "a folder":
         (copy / ".metadata").mkdir()

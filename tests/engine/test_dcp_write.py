@@ -27,7 +27,7 @@ WITH_STATES = [name for name, case in DCP_CASES.items() if case.form != "weights
 
 
 def truth_of(name: str) -> dict[str, Any]:
-    """What the ranks of the run held."""
+    """The state that the ranks of the run held."""
     place = FIXTURES / "dcp" / name if name in DCP_CASES else FIXTURES / name
     return json.loads((place / "truth.json").read_text())
 
@@ -56,7 +56,7 @@ STYLES = ["titan", "app", "plain", "accelerate"]
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", DCP_CASES)
 def test_from_itself(name: str, style: str, convert: Convert) -> None:
-    """Every fixture, in every style; a tied head may be there by its second name, too."""
+    """Every fixture, in every style; a tied head may also be there by its second name."""
     expect_truth(read_flat(convert(name, f"dcp:style={style}")), truth_of(name), style)
 
 
@@ -82,7 +82,7 @@ def test_from_deepspeed(name: str, to: str, convert: Convert) -> None:
     expect_truth(read_flat(convert(name, to)), truth_of(name), "plain" if "plain" in to else "titan")
 
 
-# Ranks, parallelism, style, and the way there: through a native and a universal folder of DeepSpeed, too.
+# Ranks, parallelism, style, and the way there: also through a native and a universal folder of DeepSpeed.
 JOBS = [
     ("fsdp2", 2, "fsdp2", "plain", ("dcp:style=plain",)),
     ("fsdp2", 2, "fsdp2", "titan", ("dcp:fsdp=2,style=titan",)),
@@ -111,7 +111,7 @@ def name_of(job: tuple[Any, ...]) -> str:
 
 @pytest.fixture(scope="module")
 def continued(convert: Convert, engines: Engines) -> dict[str, Any]:
-    """What PyTorch's jobs held that loaded the folders, and how they trained on."""
+    """The states and losses of PyTorch's jobs that loaded the folders."""
     answers: dict[str, Any] = {}
     for ranks in (2, 4):
         plans = [

@@ -153,7 +153,7 @@ def test_ranks_that_are_counted_otherwise(ucprun: Path, tmp_path: Path) -> None:
 
 
 def test_whole_experts_that_are_lost_to_their_own_engine(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
-    """If `ep_size` is no multiple of the tensor-parallel ranks, DeepSpeed leaves out files that it wants back."""
+    """If `ep_size` is not a multiple of the tensor-parallel ranks, DeepSpeed leaves out files that it wants back."""
     case = replace(CASES["moe_tp2_ep4_dp4_whole"], mesh=Mesh(tp=2, dp=2), steps=2)
     saved = tmp_path / "saved"
     engines.ask(Job(case, steps=2, save=saved))
@@ -170,7 +170,7 @@ def test_whole_experts_that_are_lost_to_their_own_engine(engines: Engines, ucpru
 
 
 def test_whole_experts_or_parts_of_them(ucprun: Path, tmp_path: Path) -> None:
-    """What the spec cuts has a part on every rank; what it does not can be whole on each rank, if the job says so."""
+    """Tensors that the spec cuts have a part on every rank; others can be whole on each rank, if the job says so."""
     for model, setting, words in (
         ("mixture_tensor", "false", ["expert_tp=false", "cuts `blocks."]),
         ("mixture_whole", "true", ["layer_0_expert_3_mp_rank_00", "layer_0_expert_3_mp_rank_01"]),
@@ -211,7 +211,7 @@ def test_another_number_of_expert_ranks_is_an_error(ranks: int, engines: Engines
 
 
 def test_without_zero_experts_are_clipped_by_another_norm(engines: Engines) -> None:
-    """Who goes on with ZeRO has other losses than without: DeepSpeed's norm is another one if experts are spread."""
+    """Continuing with ZeRO gives other losses than without: DeepSpeed's norm is another one if experts are spread."""
     losses = {}
     for stage, ep in ((0, 1), (0, 2), (1, 1), (1, 2)):
         case = replace(CASES["moe_zero0_fp32"], stage=stage, mesh=Mesh(dp=2, ep=ep))

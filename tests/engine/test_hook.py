@@ -1,6 +1,6 @@
 """A running engine of another topology loads our fixtures itself: `ucp.deepspeed.load_checkpoint`.
 
-Every engine starts from other random weights. What it then holds is gathered from its own partitions and compared with
+Every engine starts from other random weights. Its state is then gathered from its own partitions and compared with
 what the engine held that saved the fixture; then it trains on, and its losses follow those of the uninterrupted run.
 """
 
@@ -85,7 +85,7 @@ def all_others() -> list[Hooked]:
 
 
 def how(plan: Hooked) -> dict[str, Any]:
-    """What a user says of the cuts. Beside AutoEP the source says it, if it is cut over as many ranks."""
+    """The cuts that a user states. Beside AutoEP the source states them, if it is cut over as many ranks."""
     source, target = CASES[plan.name], plan.case
     if target.model == "autoep_autotp":
         is_said = target.mesh.tp in (1, source.mesh.tp) and not plan.via

@@ -1,4 +1,4 @@
-"""What `ucp.deepspeed` loads of less than a whole checkpoint, and what it refuses before anything is overwritten."""
+"""Loads of less than a whole checkpoint by `ucp.deepspeed`, and its refusals before anything is overwritten."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ ON_THE_CPU = {"zero_force_ds_cpu_optimizer": False}
     ids=str,
 )
 def test_an_engine_that_has_trained_already(changes: dict[str, Any], engines: Engines) -> None:
-    """Persistent and offloaded parameters, too. Weights, masters and states are read straight into what is there."""
+    """Also persistent and offloaded parameters. Weights, masters and states are read straight into what is there."""
     truth = truth_of("zero1_dp4")
     case = case_of("zero1_dp4", mesh=Mesh(dp=2), **changes)
     answer = engines.ask(Call(2, load_in_training, {"case": case, "source": SOURCE}))

@@ -110,7 +110,7 @@ def test_no_target_gets_them(tmp_path: Path, kind: object) -> None:
 
 @pytest.mark.parametrize("kind", [plain, names_of_deepspeed], ids=["plain", "deepspeed"])
 def test_the_hook_does_not_build_them(tmp_path: Path, kind: object) -> None:
-    """What the hook loads, by the plan of its own load."""
+    """The objects that the hook loads, by the plan of its own load."""
     source, mark = hostile(tmp_path, kind)
     code = f"""
 import sys

@@ -21,7 +21,7 @@ def convert(ucprun: Path, source: Path, output: Path, to: str) -> subprocess.Com
 
 
 def expect_same_model(folder: Path, answer: dict[str, object]) -> None:
-    """What from_pretrained() makes of the folder has the engine's weights and logits, bit for bit."""
+    """The model that from_pretrained() makes of the folder has the engine's weights and logits, bit for bit."""
     from transformers import AutoModelForCausalLM
 
     torch.set_num_threads(1)
@@ -81,7 +81,7 @@ def test_from_pretrained_after_tensor_parallelism(
 def test_from_pretrained_after_wrappers(
     wrapper: str, added: list[str], engines: Engines, ucprun: Path, tmp_path: Path
 ) -> None:
-    """What a wrapper adds to the names is taken out, and said; `names=memory` keeps it; both verify as the source."""
+    """A wrapper's part of the names is removed, with a note; `names=memory` keeps it; both verify as the source."""
     answer = engines.ask(Training(tmp_path / "trained", wrapper=wrapper))
     result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors")
     assert result.returncode == 0, result.stderr
@@ -174,7 +174,7 @@ def test_adapters_are_named(engines: Engines, ucprun: Path, tmp_path: Path) -> N
 
 
 def test_fused_experts_have_other_names_on_disk(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
-    """Refused, unless the names in memory are asked for; transformers reads those, too."""
+    """Refused, unless the names in memory are asked for, which transformers also reads."""
     answer = engines.ask(Training(tmp_path / "trained", "mixtral"))
     result = convert(ucprun, tmp_path / "trained", tmp_path / "ours", "safetensors")
     assert result.returncode == 2

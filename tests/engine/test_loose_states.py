@@ -26,7 +26,7 @@ Saved = tuple[Path, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Source:
-    """A fixture's case with another optimizer, or without ZeRO, too."""
+    """A fixture's case, also with another optimizer, or without ZeRO."""
 
     name: str
     optimizer: str
@@ -65,7 +65,7 @@ def saved(engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return train
 
 
-# What the run changes that resumes, and its strategy. What is stepped together stays.
+# The changes of the run that resumes, and its strategy. States that are stepped together stay.
 CARRIED = [
     (FLAT, {"stage": 2}, "dp=4,zero=2"),
     (FLAT, {"fp32_accumulation": True}, "dp=4,zero=1,optimizer=bf16"),
@@ -163,7 +163,7 @@ REFUSED = [
 
 
 def refusal(ucprun: Path, *arguments: str | Path) -> str:
-    """What the program says to a conversion that it refuses."""
+    """The message of the program for a conversion that it refuses."""
     result = subprocess.run([ucprun, "convert", *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 2, result
     return result.stderr
@@ -198,7 +198,7 @@ def test_codes_go_with_their_scales(saved: Callable[[Source], Saved], ucprun: Pa
 
 
 def test_a_damaged_copy_is_seen(saved: Callable[[Source], Saved], ucprun: Path, run: Run, tmp_path: Path) -> None:
-    """`verify --same` compares such states, too."""
+    """`verify --same` also compares such states."""
     place, _ = saved(FLAT)
     ours = tmp_path / "ours"
     run("convert", place, ours, "--to", "deepspeed:dp=4,zero=2")

@@ -1,4 +1,4 @@
-"""What DeepSpeed does not load although it saved it, or does not run: why we refuse it, or write it otherwise."""
+"""Checkpoints that DeepSpeed saved and does not load, or does not run: why we refuse them, or write them otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from universal import FIXTURES
 
 
 def test_adagrad_at_stage_3_is_lost_to_its_own_engine(engines: Engines, tmp_path: Path) -> None:
-    """Which makes it anew with its vectors, and then gives them to it once more."""
+    """DeepSpeed makes it anew with its vectors, and then gives them to it once more."""
     case = replace(CASES["adagrad_zero1"], stage=3)
     saved = tmp_path / "saved"
     engines.ask(Job(case, steps=1, save=saved))

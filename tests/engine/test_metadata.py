@@ -1,4 +1,4 @@
-"""What AutoTP writes about its cuts: converted without a spec, drafted into one, and doubted where it is wrong."""
+"""AutoTP's metadata of its cuts: converted without a spec, drafted into one, and doubted where it is wrong."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def convert(ucprun: Path, source: Path, output: Path, *options: object) -> subpr
 
 
 def wrong_tensors(output: Path, name: str = NAME) -> list[str]:
-    """What differs from what the engine held."""
+    """The differences from the state of the engine."""
     return differences(truth_of(name), describe_states(read_states(tag_folder(output))), ["parameter"])
 
 
@@ -82,8 +82,8 @@ def test_no_spec_is_needed(name: str, ucprun: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", AUTOTP)
 def test_the_draft_converts_to_the_truth(name: str, ucprun: Path, tmp_path: Path) -> None:
-    """Maps leave no reading open; the draft, used as a spec, agrees with the metadata without a warning. What it asks
-    is whether the places of the attention are heads or not, since this model's `hidden` is both. On three ranks heads
+    """Maps leave no reading open; the draft, used as a spec, agrees with the metadata without a warning. It asks
+    whether the places of the attention are heads or not, since this model's `hidden` is both. On three ranks heads
     are spread unevenly, and the widths are theirs."""
     source = FIXTURES / name / "checkpoint"
     (tmp_path / "config.json").write_text(json.dumps(SIZES))

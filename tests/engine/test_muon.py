@@ -33,7 +33,7 @@ def test_alignment_is_read(name: str, dp: int, engines: Engines, run: Run, tmp_p
 
 
 def momentum_in(file: Path) -> tuple[dict[str, Any], torch.Tensor]:
-    """What an optimizer's file holds, and the momentum in it."""
+    """The contents of an optimizer's file, and the momentum in it."""
     states = torch.load(file, weights_only=False)
     kept = states["optimizer_state_dict"]["base_optimizer_state"]["state"].values()
     return states, next(state["momentum_buffer"] for state in kept if "momentum_buffer" in state)

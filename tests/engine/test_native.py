@@ -50,7 +50,7 @@ class Recut:
     via_theirs: bool = False  # Through the universal folder that DeepSpeed's own converter makes.
     stages: str = ""  # How the strategy says the stages of a pipeline, if not by their number alone.
     by_file: bool = False  # The strategy has degrees alone, and the run's configuration says the rest.
-    every_key: bool = True  # What the engine saves is all as we wrote it; else the files and the order of parameters.
+    every_key: bool = True  # The engine saves all as we wrote it; else the files and the order of parameters.
     form = "native"
 
     @property
@@ -60,7 +60,7 @@ class Recut:
 
     @property
     def strategy(self) -> str:
-        """What the run's files are called for."""
+        """The name of the run's files."""
         case = self.case
         mesh = case.mesh
         kind = "bf16" if case.fp32_accumulation and case.stage == 1 and case.dtype == "bf16" else "zero"
@@ -142,12 +142,12 @@ RECUTS = [
     Recut("ulysses_sp2_dp2", {"mesh": Mesh(dp=4)}),
     Recut("ulysses_sp2_dp2", {"mesh": Mesh(dp=1, sp=2)}),
     Recut("zero1_dp4", {"mesh": Mesh(dp=2, sp=2), "stage": 2}),
-    # What the strategy says, by the run's own configuration.
+    # The strategy, by the run's own configuration.
     Recut("zero1_dp4", {"mesh": Mesh(dp=2), "stage": 2}, by_file=True),
     Recut("zero2_dp1", {"mesh": Mesh(dp=2), "stage": 1, "fp32_accumulation": True}, by_file=True),
     Recut("zero1_dp2", {"mesh": Mesh(dp=4), "dtype": "bf16"}, by_file=True),
     Recut("alignment", {"mesh": Mesh(dp=4), "zero": {}}, by_file=True),
-    # Elastic checkpoints, and from them; the other form, too, is one that an elastic job loads.
+    # Elastic checkpoints, and from them; an elastic job also loads the other form.
     Recut("elastic_zero1"),
     Recut("elastic_zero1", {"mesh": Mesh(dp=4), "stage": 2}),
     Recut("elastic_zero1", {"zero": {}}, every_key=False),
@@ -194,7 +194,7 @@ RECUTS = [
         stages="2,partition=parameters",
     ),
     Recut("moe_pp2_ep2_dp4", {"mesh": Mesh(pp=1, dp=4, ep=4), "fp32_accumulation": True}, via_universal=True),
-    # Whole experts that tensor-parallel ranks share out, too.
+    # Also whole experts that tensor-parallel ranks share out.
     Recut("moe_tp2_ep4_dp4_whole"),
     Recut("moe_tp2_ep4_dp4_whole", {"mesh": Mesh(tp=2, dp=2, ep=2), "stage": 1}),
     Recut("moe_tp2_ep4_dp4_whole", {"mesh": Mesh(tp=2, dp=2, ep=4), "data_before_experts": True}),

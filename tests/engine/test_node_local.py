@@ -39,14 +39,14 @@ pytestmark = pytest.mark.skipif(
 
 
 def save_on_two_nodes(name: str, folder: Path) -> dict[str, Any]:
-    """What the engine held when it saved."""
+    """The state of the engine when it saved."""
     command = [sys.executable, "-m", "fixtures.node_local", name, str(folder)]
     subprocess.run(command, cwd=TESTS, check=True, capture_output=True, timeout=240)
     return json.loads((folder / "answer.json").read_text())
 
 
 def load_on_two_nodes(name: str, folder: Path, what: str, ranks: int) -> dict[str, Any]:
-    """What the engine holds, each rank of which sees its own node alone, and the losses of two more steps."""
+    """The state of the engine, each rank of which sees its own node alone, and the losses of two more steps."""
     command = [sys.executable, "-m", "fixtures.node_local", name, str(folder), what, str(ranks)]
     subprocess.run(command, cwd=TESTS, check=True, capture_output=True, timeout=240)
     return json.loads((folder / "answer.json").read_text())

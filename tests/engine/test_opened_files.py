@@ -1,4 +1,4 @@
-"""Which rank loads which file: what `ucprun load` gives a rank is what DeepSpeed's engine opens there."""
+"""The files that each rank loads: `ucprun load` gives a rank those that DeepSpeed's engine opens there."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def targets_of(case: Case) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def seen() -> set[Object]:
-    """What was met in any file."""
+    """The objects that were met in any file."""
     return set()
 
 

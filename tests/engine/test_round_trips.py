@@ -81,7 +81,7 @@ def native(case: Case, choose: random.Random, dtype: str | None = None) -> str:
     )
     dp = choose.choice([1, 2, 3, 4, 8])
     options = {"pp": pp, "tp": tp, "dp": dp, "zero": stage, "dtype": dtype}
-    if case.model.startswith("autoep"):  # Which is spread where there are tensor-parallel ranks.
+    if case.model.startswith("autoep"):  # It is spread where there are tensor-parallel ranks.
         options["ep"] = choose.choice([ep for ep in (1, 2, 4) if tp * dp % ep == 0 and (tp == 1 or ep > 1)])
     if stage in (1, 2):
         is_free = (stage, dtype) == (1, "bf16") and not case.zero.get("elastic_checkpoint")

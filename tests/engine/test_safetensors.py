@@ -34,7 +34,7 @@ def module_weights(name: str) -> dict[str, torch.Tensor]:
 
 
 def form(name: str, option: str) -> str:
-    """A safetensors folder. AutoEP's names in memory are no hub folder's, so that they have to be asked for."""
+    """A safetensors folder. AutoEP's names in memory are not those of a hub folder, so they have to be asked for."""
     return f"safetensors:{option}" + (",names=memory" if CASES[name].model.startswith("autoep") else "")
 
 
@@ -58,7 +58,7 @@ def describe_narrow(wide: torch.Tensor, dtype: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_masters_are_bit_identical(name: str, convert: Convert) -> None:
-    """What DeepSpeed's zero_to_fp32 is for. Masters and frozen parameters of a narrower type are widened, which loses
+    """The job of DeepSpeed's zero_to_fp32. Masters and frozen parameters of a narrower type are widened, which loses
     nothing; buffers are as they are."""
     tensors = held_in(name)
     weights = load_file(convert(name, form(name, "dtype=fp32")) / "model.safetensors")

@@ -84,7 +84,7 @@ def test_a_quotient_is_pytorchs(dtype: torch.dtype, scale: tuple[int, int], ucpr
     assert not same_bits(expected, values)
     assert same_bits(module[BUFFER], expected)
     before = torch.load(next(source.glob("*/mp_rank_00_model_states.pt")), weights_only=False)["module"]
-    assert same_bits(module[FROZEN], before[FROZEN])  # What is not scaled stays.
+    assert same_bits(module[FROZEN], before[FROZEN])  # Tensors that are not scaled stay.
 
 
 @pytest.mark.parametrize("scale", [(1, 2), (1, 4)], ids=str)

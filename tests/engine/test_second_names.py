@@ -44,7 +44,7 @@ def test_a_block_that_stands_twice(
 
 @pytest.mark.parametrize(("stage", "target"), [(1, 2), (2, 1), (3, 2)])
 def test_excluded_by_all_names(stage: int, target: int, engines: Engines, ucprun: Path, tmp_path: Path) -> None:
-    """A frozen parameter is left out by its first name, and by us by its second ones, too, as far as they are known."""
+    """A frozen parameter is left out by its first name, and by us also by its second ones, as far as they are known."""
     source = replace(TIED, stage=stage)
     saved = engines.ask(Job(source, steps=source.steps, save=tmp_path / "saved", further_steps=1))
     ours = tmp_path / "ours"

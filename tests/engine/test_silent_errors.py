@@ -42,7 +42,7 @@ def test_one_tensor_rank_to_two(
 ) -> None:
     """A source without tensor parallelism has no row-parallel patterns, so DeepSpeed cuts those matrices by rows.
 
-    The sizes match, nothing is said, and the model is another one. The spec knows the axis.
+    The sizes match, there is no message, and the model is another one. The spec knows the axis.
     """
     name = "gpt_pp1_tp1_dp2"
     truth = truth_of(name)

@@ -47,7 +47,7 @@ def test_layers_are_dealt_as_by_deepspeed(ucprun: Path) -> None:
 
 
 def test_a_layer_of_which_there_is_no_tensor(convert: Convert, run: Run, tmp_path: Path) -> None:
-    """Its file may have held what is no tensor; it is dealt like the layers that have none."""
+    """Its file may have held something other than a tensor; it is dealt like the layers that have none."""
     source = tmp_path / "source"
     shutil.copytree(convert("pipeline_pp2"), source)
     (states,) = source.glob("*/mp_rank_00_model_states.pt")

@@ -1,4 +1,4 @@
-"""What `ucprun synth` writes is a checkpoint to the real engine: it loads every element of it, and trains on."""
+"""A folder of `ucprun synth` is a checkpoint to the real engine: it loads every element of it, and trains on."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SCRAMBLES = "scrambles"
 IDENTICAL = "identical"
 FLAT = "identical, but for the shapes: all tensors are vectors"
 
-# What DeepSpeed's own converter does with each fixture: an identical folder, a wrong one, or the words of its failure.
+# The result of DeepSpeed's own converter for each fixture: an identical folder, a wrong one, or its failure.
 DEEPSPEED = {
     "zero1_dp1": IDENTICAL,
     "zero1_dp2": IDENTICAL,
@@ -105,7 +105,7 @@ def test_step_keeps_its_value_and_type(name: str, convert: Convert) -> None:
     truth = truth_of(name)
     for tensor, files in read_states(tag_folder(convert(name))).items():
         expected = truth["step_counter"]
-        is_muons = CASES[name].optimizer == "muon" and "momentum_buffer" in files  # Which counts nothing.
+        is_muons = CASES[name].optimizer == "muon" and "momentum_buffer" in files  # It counts nothing.
         if expected["type"] == "none" or is_muons:
             assert "step" not in files, tensor
             continue

@@ -1,4 +1,4 @@
-"""What the real engine saves without ZeRO is read as what it held, in every form of its optimizer.
+"""Checkpoints without ZeRO are read as the state that the real engine held, in every form of its optimizer.
 
 Nothing in such files lists the optimizer's parameters: views, shapes, and where masters are of another type than the
 module their values say which is which.

@@ -14,7 +14,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def truth_of(name: str) -> dict[str, Any]:
-    """What the running engine held."""
+    """The state of the running engine."""
     return json.loads((FIXTURES / name / "truth.json").read_text())
 
 
@@ -33,7 +33,7 @@ def read_states(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def tensor_of(value: Any) -> torch.Tensor:
-    """What a state file holds: a dict with the tensor, or a bare vector, as DeepSpeed's converter makes of stage 3."""
+    """The tensor of a state file: in a dict, or a bare vector, as DeepSpeed's converter makes of stage 3."""
     return value if torch.is_tensor(value) else value["param"]
 
 
@@ -48,7 +48,7 @@ def describe_states(states: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def cutting_rules(states: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    """What a loader is told about cutting each tensor, with its defaults filled in."""
+    """The entries that tell a loader how to cut each tensor, with its defaults filled in."""
     return {
         f"{name} {key}": (value.get("cat_dim", 0), value.get("param_n_sub_params", 1), value.get("vocab_tensor", False))
         for name, files in states.items()

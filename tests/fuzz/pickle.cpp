@@ -1,4 +1,4 @@
-// What is read is written again, and then reads the same.
+// A pickle that is read is written again, and then reads the same.
 #include "compiler/formats/pytorch/pickle/pickle_reader.h"
 #include "compiler/formats/pytorch/pickle/pickle_writer.h"
 #include "compiler/formats/pytorch/values/value_access.h"

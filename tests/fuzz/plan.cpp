@@ -1,4 +1,4 @@
-// A plan file. What the verifier passes stays inside its folders and files, whoever made it.
+// A plan file. A plan that the verifier passes stays inside its folders and files, whoever made it.
 #include "compiler/plan/codec.h"
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"

@@ -1,4 +1,4 @@
-// The first two bytes say how much data follows the header, in units of 64 bytes. What is accepted fills the data, and
+// The first two bytes say how much data follows the header, in units of 64 bytes. A header that is read fills it, and
 // reads the same when it is written again.
 #include "compiler/formats/safetensors/header.h"
 #include "compiler/support/check.h"

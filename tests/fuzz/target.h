@@ -1,4 +1,4 @@
-// What libFuzzer calls, and bounded.cpp where there is no libFuzzer: once for each input. Returns 0. A target that
+// Called by libFuzzer, or by bounded.cpp where there is none, once for each input. Returns 0. A target that
 // finds something wrong stops the program (compiler/support/check.h), as a sanitizer does.
 #pragma once
 

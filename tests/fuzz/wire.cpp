@@ -14,7 +14,7 @@ namespace {
 using ucp::wire::ByteReader;
 using ucp::wire::ByteWriter;
 
-// What is taken, in an order that the numbers themselves decide, is what was written.
+// Values that are read, in an order that the numbers themselves decide, are those that were written.
 void Codec(std::string_view bytes) {
   ByteReader reader(bytes);
   ByteWriter again;

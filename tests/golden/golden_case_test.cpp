@@ -19,7 +19,7 @@ std::string Write(const std::string& name, const std::string& text) {
   return path;
 }
 
-// What the file should be, or the complaint.
+// The file as it should be, or the complaint.
 std::string RunGolden(const std::string& path) {
   auto golden = ReadGoldenCase(path);
   if (!golden) return TakeFailure(golden.takeError()).message;

@@ -1,4 +1,4 @@
-// What a golden file can ask for. To add a phase: one function and one line in phases.cpp.
+// The phases that a golden file can ask for. To add one: one function and one line in phases.cpp.
 #pragma once
 
 #include <span>

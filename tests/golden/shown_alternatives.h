@@ -1,4 +1,4 @@
-// Which alternatives of the tree a file shows, by name: "expression.cut", "item.when", "cut rule.spread".
+// The alternatives of the tree that a file shows, by name: "expression.cut", "item.when", "cut rule.spread".
 #pragma once
 
 #include <set>

@@ -102,7 +102,7 @@ class FailureTest(ProgramTest):
     counted: Mapping[str, str] = MappingProxyType({})
 
     def prepare(self, source: Path, *arguments: object) -> None:
-        """What is converted, and what comes out when nothing goes wrong."""
+        """The source, and the output of a run in which nothing goes wrong."""
         self.source = source
         self.arguments = arguments
         expected = self.folder / f"expected{len(list(self.folder.iterdir()))}"
@@ -114,7 +114,7 @@ class FailureTest(ProgramTest):
         return self.run_wrong(self.command(*more), self.going_wrong(call, what), os.environ)
 
     def command(self, *more: object) -> list[str]:
-        """What goes wrong. A journal's entry follows each chunk."""
+        """The calls that fail. A journal's entry follows each chunk."""
         return [
             str(PROGRAMS / "ucprun"),
             "convert",
@@ -156,7 +156,7 @@ class FailureTest(ProgramTest):
         raise AssertionError(what)
 
     def assert_one_sentence(self, wrong: Wrong) -> None:
-        """The system is at fault, and this is said in our words; but a folder that it does not have, the command is."""
+        """The system is at fault, and our message says so; a folder that the system lacks is a fault of the command."""
         stderr = wrong.result.stderr
         is_wrong_command = "there is no folder" in stderr and "latest` names" not in stderr
         code = 1 if is_wrong_command else 2
@@ -173,7 +173,7 @@ class FailureTest(ProgramTest):
         self.assertEqual(all_files(self.out), self.expected, what)
 
     def assert_finished_by(self, what: str, *more: object) -> None:
-        """One more run, and all is there and nothing besides."""
+        """One more run, and all is there and nothing else."""
         result = self.run_program("ucprun", "convert", self.source, self.out, *self.arguments, *more)
         self.assertEqual(result.returncode, 0, f"after {what}: {result.stderr}")
         self.assert_complete(f"after {what}")

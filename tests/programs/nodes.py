@@ -53,7 +53,7 @@ class NodeTest(ProgramTest):
         )
 
     def part(self, node: int, name: str = "out") -> dict[str, bytes]:
-        """What a node has there."""
+        """The contents of a node's disk there."""
         return all_files(self.folder / f"node-{node}" / name)
 
     def assert_all_refused(self, result: subprocess.CompletedProcess[str], code: int, *words: str) -> None:

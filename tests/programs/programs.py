@@ -27,7 +27,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def all_files(folder: Path) -> dict[str, bytes]:
-    """The manifest, too."""
+    """The manifest is one of them."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

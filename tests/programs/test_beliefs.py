@@ -108,7 +108,7 @@ class Copies(ProgramTest):
         self.assertEqual(others, {f"global_step4_universal/zero/{NORM}/{STATE}.pt"})
 
     def test_a_load_is_checked_at_every_rank(self) -> None:
-        """Also at one that holds what another one holds, too, and loads alone."""
+        """Also at a rank that holds a copy of another one's part, and loads alone."""
         for rank in range(2):
             with self.subTest(rank=rank):
                 loaded = self.run_program(
@@ -163,7 +163,7 @@ class Copies(ProgramTest):
                 self.assert_refused(self.convert(self.source, *SPEC, "--prefer-rank", place), 2, "two values")
 
     def test_a_native_target(self) -> None:
-        """Weights of the rank that is not believed are no roundings of masters that are."""
+        """Weights of the rank that is not believed are not roundings of masters that are."""
         result = self.run_program(
             "ucprun",
             "convert",
@@ -221,7 +221,7 @@ class Numbers(ProgramTest):
         )
 
     def test_of_a_universal_folder(self) -> None:
-        """Which has a file for each model-parallel rank, too."""
+        """It also has a file for each model-parallel rank."""
         source = self.checkpoint("autotp_tp2_dp2")
         result = self.run_program("ucprun", "convert", source, self.out, "--to", "universal")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -237,7 +237,7 @@ class Numbers(ProgramTest):
         self.assertIn("`global_steps` is 7 in `mp_rank_01_model_states.pt`, which is believed", result.stderr)
 
     def test_degrees_are_not_believed(self) -> None:
-        """What the cut of the tensors hangs on."""
+        """The entries on which the cut of the tensors depends."""
         set_number(self.source / "global_step4" / "mp_rank_01_model_states.pt", "tp_degree", 2, 4)
         self.assert_refused(
             self.convert(self.source, *SPEC, "--prefer-rank", "tp=0"),

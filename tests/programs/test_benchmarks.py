@@ -1,4 +1,4 @@
-"""The scripts in tests/bench run, on small things: lines with numbers in them. What these are is not tested."""
+"""The scripts in tests/bench run, on small things: lines with numbers in them. The numbers are not tested."""
 
 from __future__ import annotations
 

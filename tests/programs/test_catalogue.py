@@ -143,7 +143,7 @@ class PickedSpecs(ProgramTest):
         self.assert_refused(self.convert_with({"a": rows}), 1, "`a`: ", "3.mlp.dense_4h_to_h.weight")
 
     def test_an_empty_catalogue(self) -> None:
-        """What to write is said all the same."""
+        """The message still names what to write."""
         self.assert_refused(self.convert_with({}), 1, "--spec", "the catalogue is empty")
 
 

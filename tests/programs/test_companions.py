@@ -1,4 +1,4 @@
-"""What Hugging Face's Trainer and Accelerate keep beside a checkpoint goes into the root of a native target."""
+"""Files that Hugging Face's Trainer and Accelerate keep beside a checkpoint go into the root of a native target."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Companions(ProgramTest):
         self.assertFalse(list(self.folder.rglob("pwned")))
 
     def test_more_ranks(self) -> None:
-        """Those that had none are told of."""
+        """Those that had none are named."""
         result = self.to(self.source(TRAINER), "deepspeed:dp=4,sp=2")
         self.assertEqual(self.beside(), TRAINER)
         self.assertIn("4 of the target's 8 ranks have states of random generators", result.stderr)
@@ -118,7 +118,7 @@ class Companions(ProgramTest):
         self.assertEqual(self.beside(), TRAINER)
 
     def test_tags(self) -> None:
-        """The Trainer knows its tag by how it begins; a file is no tag."""
+        """The Trainer knows its tag by how it begins; a file is not a tag."""
         root = self.source(TRAINER)
         result = self.to(root, "deepspeed:dp=4", "--tag", "mine")
         self.assertIn("Trainer looks for `global_step…`, and would not find the tag `mine`", result.stderr)

@@ -42,7 +42,7 @@ class Completion(ProgramTest):
         self.environment = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "HOME": str(self.folder)}
 
     def in_shell(self, shell: str, script: str, program: str, *words: str) -> set[str]:
-        """What the shell offers for the last of the words."""
+        """The words that the shell offers for the last of the words."""
         if shutil.which(shell) is None:
             self.skipTest(f"{shell} is not installed")
         command = {
@@ -86,7 +86,7 @@ class Completion(ProgramTest):
         self.check_shell("fish", FISH)
 
     def words(self, program: str, *words: str) -> list[str]:
-        """What the program answers a script."""
+        """The program's answer to a script."""
         result = self.run_program(program, "completion", "words", *words)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         return [line.split("\t")[0] for line in result.stdout.splitlines()]
@@ -103,7 +103,7 @@ class Completion(ProgramTest):
                     self.assertIn(option, self.run_program(program, command, "--help").stdout)
 
     def test_values(self) -> None:
-        """What an option's value is called says what it is."""
+        """The name of an option's value says what it is."""
         self.assertEqual(self.words("ucprun", "convert", "in", "out", "--replicas", ""), ["compare", "trust"])
         self.assertEqual(self.words("ucprun", "convert", "in", "out", "--io", ""), ["auto", "buffered", "direct"])
         self.assertEqual(self.words("ucprun", "convert", "in", "out", "--to", "u"), ["universal"])

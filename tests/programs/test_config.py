@@ -25,7 +25,7 @@ class Config(ProgramTest):
     """One spec whose values all come from a configuration."""
 
     def explain(self, text: str) -> subprocess.CompletedProcess[str]:
-        """What the spec means with this configuration."""
+        """The meaning of the spec with this configuration."""
         (self.folder / "spec.ucp").write_text(SPEC)
         (self.folder / "config.json").write_text(text)
         return self.run_program("ucpc", "explain", "spec.ucp", "--config", "config.json")

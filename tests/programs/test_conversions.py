@@ -11,7 +11,7 @@ from programs import GPT_SPEC, MANIFEST, ProgramTest, all_files, files_of
 
 
 class Conversions(ProgramTest):
-    """What works."""
+    """Conversions that work."""
 
     def test_threads_do_not_change_a_byte(self) -> None:
         """G4: the output depends on the source and the plan alone."""
@@ -52,7 +52,7 @@ class Conversions(ProgramTest):
         self.assertEqual((self.out / MANIFEST).read_bytes(), (self.folder / "planned" / MANIFEST).read_bytes())
 
     def test_universal_to_universal_is_the_identity(self) -> None:
-        """What we write, we read."""
+        """We read the files that we write."""
         result = self.convert(self.checkpoint("frozen_buffers_zero2"))
         self.assertEqual(result.returncode, 0, result.stderr)
         again = self.folder / "again"
@@ -83,7 +83,7 @@ class Conversions(ProgramTest):
 
 
 class Requests(ProgramTest):
-    """What makes no sense."""
+    """Commands that make no sense."""
 
     def test_an_existing_destination_is_refused(self) -> None:
         """And --force replaces it only if it is a checkpoint."""
@@ -166,7 +166,7 @@ class Requests(ProgramTest):
         self.assertEqual(self.run_program("ucprun").returncode, 1)
 
     def test_no_checkpoint(self) -> None:
-        """What each format looks for is listed."""
+        """The files that each format looks for are listed."""
         (self.folder / "empty").mkdir()
         self.assert_refused(self.convert(self.folder / "empty"), 2, "latest_universal")
         self.assert_refused(self.convert(self.folder / "missing"), 2, "does not exist")

@@ -23,7 +23,7 @@ from programs import PROGRAMS, ProgramTest, files_of
 SEED = int(os.environ.get("UCP_TEST_SEED", "1"))
 SECONDS = 2 * float(os.environ.get("UCP_TEST_SECONDS", "2"))  # For each kind of source.
 
-# What is read: a checkpoint that the engine wrote, or one that we made of it.
+# The source: a checkpoint that the engine wrote, or one that we made of it.
 SOURCES = {
     "zero2_dp2": None,
     "zero3_frozen_dp4": None,
@@ -108,7 +108,7 @@ class Corruption(ProgramTest):
         return subprocess.CompletedProcess(process.args, process.returncode, "", errors), usage.ru_maxrss * 1024
 
     def source(self, case: str, form: str | None) -> Path:
-        """What is damaged."""
+        """The damage."""
         source = self.checkpoint(case)
         if form is None:
             return source

@@ -27,7 +27,7 @@ class Counters(ProgramTest):
     """Native to native."""
 
     def report(self, case: str, to: str, *options: object) -> dict[str, int]:
-        """What the conversion counted."""
+        """The counts of the conversion."""
         source = self.folder / case
         source = source if source.exists() else self.checkpoint(case)
         out = self.folder / f"out-{len(list(self.folder.iterdir()))}"

@@ -121,7 +121,7 @@ class Diff(ProgramTest):
         shutil.copytree(other, same)
         for number, value in enumerate((math.nan, math.inf, 7.0)):
             self.set_number(other, "blocks.0.down.bias", "fp32", number, value)
-        for folder in (other, same):  # The same in both is no difference.
+        for folder in (other, same):  # The same value in both is not a difference.
             self.set_number(folder, "blocks.0.down.bias", "fp32", 3, math.nan)
         report = self.diff(same, other, "--read-all", "--ignore-crc")
         (state,) = report["tensors"][0]["states"]

@@ -1,4 +1,4 @@
-"""What the documents show is what the programs do: every command in them is run.
+"""The documents show the real output of the programs: every command in them is run.
 
 In docs/language, docs/commands and docs/tutorial.md a block "```ucp NAME.ucp" is a file, and a block "```console" holds
 commands behind "$ " with what they print, errors included. All of a page happens in one folder, in order, where

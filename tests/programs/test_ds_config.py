@@ -20,7 +20,7 @@ PLAIN: dict[str, Any] = {
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """What all files hold but the configuration itself: their records of elements, and all lists of names."""
+    """The contents of all files but the configuration itself: their records of elements, and all lists of names."""
     found: dict[str, bytes] = {}
     for file in sorted(path for path in folder.rglob("*.pt")):
         with zipfile.ZipFile(file) as archive:
@@ -79,7 +79,7 @@ class DsConfig(ProgramTest):
         self.assertIn("`tp=1` of the strategy counts, and `job.json` has tensor_parallel.autotp_size=2", result.stderr)
 
     def test_what_both_say_alike_needs_no_note(self) -> None:
-        """The size of sub-groups, too, which a strategy of `ucp.deepspeed` always has."""
+        """Also the size of sub-groups, which a strategy of `ucp.deepspeed` always has."""
         zero = {"stage": 3, "sub_group_size": 500}
         result = self.run_with(PLAIN | {"zero_optimization": zero}, "deepspeed:dp=2,zero=3,sub_group_size=500")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
@@ -87,7 +87,7 @@ class DsConfig(ProgramTest):
         self.assertIn("`sub_group_size=600` of the strategy counts, and `job.json` says otherwise", result.stderr)
 
     def test_batch(self) -> None:
-        """The file's own sizes are kept, and what they mean is said."""
+        """The file's own sizes are kept, and a note says what they mean."""
         result = self.run_with(PLAIN | {"gradient_accumulation_steps": 1})
         self.assertIn("the global batch was 8 samples in the source, and is 2 with `job.json`", result.stderr)
         result = self.run_with(PLAIN | {"train_batch_size": 16}, out="other")
@@ -114,7 +114,7 @@ class DsConfig(ProgramTest):
         self.assert_refused(self.run_with(config, strategy), code, "job.json", *words)
 
     def test_refused(self) -> None:
-        """What DeepSpeed would read otherwise than it is meant, or not at all."""
+        """Settings that DeepSpeed would misread, or not read at all."""
         self.refuse('{"zero_optimization": {"stage": 1},} // comment', 2, "in JSON", "at byte 35")
         self.refuse("[1]", 2, "not an object of settings")
         self.refuse('{"a": 1, "a": 2}', 2, "the key `a` twice")
@@ -132,7 +132,7 @@ class DsConfig(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_of_an_elastic_source(self) -> None:
-        """Its optimizer's settings come from nowhere else, and are told."""
+        """Its optimizer's settings come from nowhere else, and notes name them."""
         source = self.checkpoint("elastic_zero1")
         convert = ("ucprun", "convert", source, self.out, "--to", "deepspeed:dp=2,zero=3")
         self.assert_refused(self.run_program(*convert), 2, "zero=3", "by --ds-config")

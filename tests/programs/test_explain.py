@@ -1,4 +1,4 @@
-"""What `ucpc explain` says of a spec, at a checkpoint's degrees, at a strategy's, and alone."""
+"""`ucpc explain` on a spec: at a checkpoint's degrees, at a strategy's, and alone."""
 
 from __future__ import annotations
 

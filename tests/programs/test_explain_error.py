@@ -9,7 +9,7 @@ from programs import SOURCE, ProgramTest
 
 
 class ExplainError(ProgramTest):
-    """What it prints."""
+    """Its output."""
 
     def test_every_kind_has_its_page(self) -> None:
         """As it stands in the documents."""

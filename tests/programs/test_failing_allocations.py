@@ -78,7 +78,7 @@ class FailingAllocations(FailureTest):
         self.converts("universal")
 
     def test_what_converts_nothing(self) -> None:
-        """What is printed when nothing fails, or a sentence. A file is there as a whole or not at all."""
+        """The output of a run in which nothing fails, or a sentence. A file is there as a whole or not at all."""
         converted = self.folder / "converted"
         source = self.checkpoint("zero2_dp4")
         self.assertEqual(self.run_program("ucprun", "convert", source, converted, "--to", "universal").returncode, 0)
@@ -137,7 +137,7 @@ class LittleMemory(FailureTest):
     """A limit on the address space, as `ulimit -v` sets it: a run gets in, or nothing was begun."""
 
     def test_around_every_limit_at_which_it_gets_in(self) -> None:
-        """Memory is asked for before a run begins. What fails before main() begins is the loader's to say."""
+        """Memory is asked for before a run begins. The loader reports failures before main() begins."""
         self.prepare(self.checkpoint("zero2_dp4"), "--to", "universal", "--threads", 2)
         completed = refused = 0
         for mib in range(40, 132, 4):

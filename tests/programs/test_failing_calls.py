@@ -18,7 +18,7 @@ class FailingCalls(FailureTest):
     """Whatever fails, the destination is what it was or complete, and one more run finishes."""
 
     def calls(self, what: str, *more: object) -> list[int]:
-        """Which ones go wrong."""
+        """The calls that fail."""
         self.replace_out(None)
         count = self.wrong(1 << 40, what, *more).calls
         self.assertGreater(count, 20, what)
@@ -116,7 +116,7 @@ class FailingCalls(FailureTest):
                 self.assertNotEqual(self.ordinary(call, what), "none", call)
 
     def test_a_name_that_is_gone_when_it_is_looked_at(self) -> None:
-        """A folder was read to have it. It is looked at once more, and is no file of another kind meanwhile."""
+        """A folder was read to have it. It is looked at once more, and has not become a file of another kind."""
         self.prepare(self.checkpoint("zero2_dp4"), "--to", "deepspeed:dp=4,zero=1", "--threads", 1)
         self.counted = {"UCP_FAILING_CALL_NAME": "fstatat"}
         gone = str(errno.ENOENT)

@@ -15,7 +15,7 @@ TIDY = "ucp 1\ndim a    from args.x\ndim bbb  from args.y\n"
 
 
 class Fmt(ProgramTest):
-    """What happens to files."""
+    """The effect on files."""
 
     def setUp(self) -> None:
         """One spec that is not in the form."""
@@ -47,7 +47,7 @@ class Fmt(ProgramTest):
         self.assertEqual([path.name for path in self.folder.iterdir()], ["spec.ucp"])
 
     def test_a_link_stays_a_link(self) -> None:
-        """What it leads to is rewritten."""
+        """The file that it leads to is rewritten."""
         link = self.folder / "link.ucp"
         link.symlink_to(self.spec)
         self.assertEqual(self.fmt(link).returncode, 0)
@@ -102,7 +102,7 @@ class OurSpecs(ProgramTest):
     """We keep the form ourselves; `ucpc fmt FILE` mends what this finds."""
 
     def assert_tidy(self, name: str, text: str, *, shows_an_error: bool = False) -> None:
-        """Formatting changes nothing. What shows a syntax error has no form."""
+        """Formatting changes nothing. A spec with a syntax error has no form."""
         result = subprocess.run(
             [str(PROGRAMS / "ucpc"), "fmt", "-"], input=text, capture_output=True, text=True, timeout=60, check=False
         )

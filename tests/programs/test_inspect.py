@@ -12,7 +12,7 @@ from programs import ProgramTest
 
 
 class Command:
-    """What a hostile file would run."""
+    """The objects that a hostile file would run."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         """The command only makes a file."""
@@ -25,7 +25,7 @@ class Inspect(ProgramTest):
     """From headers alone."""
 
     def lines(self, *words: object, code: int = 0) -> list[str]:
-        """What is printed."""
+        """The output."""
         result = self.run_program("ucprun", "inspect", *words)
         self.assertEqual((result.returncode, result.stderr), (code, ""))
         return result.stdout.splitlines()

@@ -13,7 +13,7 @@ class Json(ProgramTest):
     """Errors of every kind, from every program."""
 
     def object_of(self, code: int, program: str, *arguments: object) -> dict[str, object]:
-        """What it printed, with the exit code that is expected."""
+        """The object on standard output, with the exit code that is expected."""
         result = self.run_program(program, *arguments, "--json")
         self.assertEqual(result.returncode, code, result.stderr)
         return json.loads(result.stdout)

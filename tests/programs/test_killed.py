@@ -1,4 +1,4 @@
-"""A conversion of some size is killed at any moment, and gone on with. UCP_KILLS=300 kills it that often."""
+"""A conversion of some size is killed at any moment, and continued. UCP_KILLS=300 kills it that often."""
 
 from __future__ import annotations
 

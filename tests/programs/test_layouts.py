@@ -54,7 +54,7 @@ class Layouts(ProgramTest):
                 self.assert_refused(self.convert(self.source), 2, "latest")
 
     def test_paths_of_any_characters(self) -> None:
-        """What a glob or a regular expression would take for something else."""
+        """Names that a glob or a regular expression would misread."""
         self.assertEqual(self.converted(self.source, STRANGE), self.expected)
         moved = self.folder / f"in {STRANGE}"
         shutil.move(self.source, moved)

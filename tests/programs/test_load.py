@@ -88,7 +88,7 @@ class Load(ProgramTest):
             )
 
     def test_what_is_stored_as_it_is_wanted(self) -> None:
-        """It is said, and only then; each byte is read once, and the model's weights are not made of their masters."""
+        """The report says so, and only then; each byte is read once, and the weights are not made of their masters."""
         source = FIXTURES / "zero1_dp4" / "checkpoint"
         loaded = self.load(source, "deepspeed:dp=4,zero=1", "--rank", 1)["ranks"][0]
         self.assertTrue(loaded["nothing_converted"])

@@ -116,7 +116,7 @@ class Means(ProgramTest):
             self.assertRegex(part["reason"], r"^[\d.]+ MB are too few for a trial to pay$")
 
     def test_few_open_files(self) -> None:
-        """Each is open twice: it works with few, and with fewer the user is told."""
+        """Each is open twice: it works with few, and with fewer a message names the limit."""
         source = self.synthetic(SIZES, "deepspeed:dp=24,zero=1")
         for limit in (20, 30, 44, 60):
             command = [

@@ -1,4 +1,4 @@
-"""`--memory` is for all of a run: what describing and planning took is under it, too."""
+"""`--memory` is for all of a run: the memory of describing and planning is under it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Memory(ProgramTest):
     parent_folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
     def setUp(self) -> None:
-        """What a sanitizer takes is counted, too."""
+        """The memory of a sanitizer is counted."""
         if not LIBRARY.exists():
             self.skipTest(f"{LIBRARY} was not built: this is a build with a sanitizer")
         super().setUp()
@@ -46,7 +46,7 @@ class Memory(ProgramTest):
                 self.assertLessEqual(json.loads(result.stdout)["peak_memory_bytes"], 64 * MIB)
 
     def test_the_cap_holds_or_the_run_is_refused_with_what_would_do(self) -> None:
-        """Whatever describing and planning take: that they take less one day is no reason to fail."""
+        """Whatever describing and planning take: the test must not fail because they take less one day."""
         self.synth(15)
         arguments = ["ucprun", "convert", self.folder / "source", self.out, "--to", "universal", "--threads", "1"]
         for mib in (24, 32, 40):

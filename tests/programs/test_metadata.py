@@ -1,4 +1,4 @@
-"""Checkpoints that say themselves how they are cut. What is done where they are wrong needs PyTorch: tests/engine."""
+"""Checkpoints that state their own cuts. Tests of wrong metadata need PyTorch: tests/engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Metadata(ProgramTest):
     """A Llama that AutoTP cut, and a GPT of one tensor-parallel rank."""
 
     def test_it_comes_before_the_catalogue(self) -> None:
-        """Which is not even looked at: this program has none."""
+        """It is not even looked at: this program has none."""
         (self.folder / "bin").mkdir()
         program = Path(shutil.copy(PROGRAMS / "ucprun", self.folder / "bin"))
         source = self.checkpoint("autotp_tp2_dp2")

@@ -163,7 +163,7 @@ class Refusals(ProgramTest):
     """One sentence, and nothing is left."""
 
     def refuse(self, case: str, strategy: str, code: int, *words: str) -> None:
-        """What a fixture cannot become."""
+        """Targets that a fixture cannot become."""
         source = self.folder / case
         source = source if source.exists() else self.checkpoint(case)
         result = self.run_program("ucprun", "convert", source, self.out, "--to", strategy)

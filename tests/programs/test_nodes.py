@@ -33,7 +33,7 @@ class SourceOfNodes(NodeTest):
         )
 
     def alone(self, whole: Path) -> dict[str, bytes]:
-        """What a process writes that sees all."""
+        """The output of a process that sees all."""
         result = self.run_program("ucprun", "convert", whole, "alone", *TARGET)
         self.assertEqual(result.returncode, 0, result.stderr)
         return all_files(self.folder / "alone")
@@ -59,7 +59,7 @@ class SourceOfNodes(NodeTest):
                 shutil.rmtree(self.folder / f"node-{node}")
 
     def test_a_plan_file(self) -> None:
-        """`run`, too; and without the option the first node is told what it lacks."""
+        """Also `run`; and without the option the first node's message names the missing file."""
         whole = self.checkpoint("zero1_dp2")
         for program, *words in (
             ("ucpc", "plan", "--from", whole, "--to", "universal", "-o", "a.plan"),
@@ -98,7 +98,7 @@ class SourceOfNodes(NodeTest):
         self.assertEqual(list(disk.iterdir()), [])
 
     def test_little_memory(self) -> None:
-        """What is set aside for others counts."""
+        """Memory that is set aside for others counts."""
         whole = self.checkpoint("zero2_dp4")
         self.spread(whole, 2, lambda number, _: [number % 2])
         result = self.convert_on([1, 1], "--memory", "64MiB", "--threads", "2", "--json")

@@ -111,7 +111,7 @@ class Outputs(ProgramTest):
             self.assertEqual(self.target.stat().st_mode & 0o777, mode)
 
     def test_of_another_option(self) -> None:
-        """A plan is no page, and events are no timeline."""
+        """A plan is not a page, and events are not a timeline."""
         made: dict[str, bytes] = {}
         for what in ("plan", "page", "events", "timeline"):
             self.target.unlink(missing_ok=True)
@@ -199,7 +199,7 @@ class Outputs(ProgramTest):
             self.assertFalse(self.out.exists())
 
     def test_links(self) -> None:
-        """What a link leads to is replaced, and the link stays; one to nothing is refused."""
+        """The file that a link leads to is replaced, and the link stays; a link to nothing is refused."""
         link = self.work / "link"
         for what in self.commands(""):
             link.unlink(missing_ok=True)
@@ -212,7 +212,7 @@ class Outputs(ProgramTest):
             self.assertFalse(self.target.is_symlink())
 
     def test_folders_and_devices(self) -> None:
-        """A folder is refused; what is no file takes the bytes as they are."""
+        """A folder is refused; devices and pipes take the bytes as they are."""
         for what in self.commands(""):
             self.assert_refused_for(what, "is a folder, and a file is to be written", "--force", target=self.work)
             result = self.run_to(what, "/dev/null")

@@ -31,13 +31,13 @@ class DestinationOfNodes(NodeTest):
     """Is what one process writes, dealt to the nodes."""
 
     def alone(self, source: Path, *words: object) -> dict[str, bytes]:
-        """What one process writes."""
+        """The output of one process."""
         result = self.run_program("ucprun", "convert", source, "alone", *words)
         self.assertEqual(result.returncode, 0, result.stderr)
         return all_files(self.folder / "alone")
 
     def in_parts(self, source: object, ranks: list[int], *words: object) -> list[dict[str, bytes]]:
-        """What each node gets, and the report."""
+        """The files of each node, and the report."""
         result = self.mpirun(ranks, "convert", source, "out", *words, "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.report = json.loads(result.stdout)
@@ -204,7 +204,7 @@ class DestinationOfNodes(NodeTest):
         return whole
 
     def test_parts_are_a_source(self) -> None:
-        """What was converted into parts is converted from parts, verified and shown."""
+        """A destination in parts is converted from parts, verified and shown."""
         self.made([1, 1], *TO_DP4)
         expected = self.run_program("ucprun", "convert", "alone", "again", "--to", "universal")
         self.assertEqual(expected.returncode, 0, expected.stderr)
@@ -345,7 +345,7 @@ class DestinationOfNodes(NodeTest):
         self.assertEqual((result.returncode, result.stdout.count("its files alone")), (0, 1), result.stderr)
 
     def test_words(self) -> None:
-        """What the option takes, and where a node has no folder for its part."""
+        """The words that the option takes, and where a node has no folder for its part."""
         source = self.checkpoint("zero1_dp2")
         self.make_nodes(2)
         result = self.mpirun([1, 1], "convert", source, "out", *TO_DP3, "--node-local", "target")

@@ -62,7 +62,7 @@ class FailingParts(NodeTest, FailureTest):
         return parts
 
     def put_back(self, replaces: bool) -> None:
-        """What was there before, or nothing."""
+        """The old files, or nothing."""
         for node in range(NODES):
             folder = self.folder / f"node-{node}"
             shutil.rmtree(folder)
@@ -85,7 +85,7 @@ class FailingParts(NodeTest, FailureTest):
         return wrong
 
     def calls(self, rank: int, what: str, replaces: bool) -> list[int]:
-        """Which ones go wrong: a sample, and some of the last ones, which are those of the commit."""
+        """The calls that fail: a sample, and some of the last ones, which are those of the commit."""
         self.put_back(replaces)
         whole = self.wrong_on(rank, 1 << 40, what)
         self.assertEqual(whole.result.returncode, 0, whole.result.stderr)
@@ -107,7 +107,7 @@ class FailingParts(NodeTest, FailureTest):
         return complete
 
     def assert_resumed(self, where: str) -> None:
-        """One more run, and all is there and nothing besides."""
+        """One more run, and all is there and nothing else."""
         result = self.mpirun([1] * NODES, *self.words, "--resume")
         self.assertEqual(result.returncode, 0, f"after {where}: {result.stderr}")
         for node in range(NODES):

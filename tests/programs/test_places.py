@@ -46,7 +46,7 @@ class Places(ProgramTest):
             self.out.unlink()
 
     def test_the_longest_name(self) -> None:
-        """What is written meanwhile stands beside it, under a longer one."""
+        """Files that are written meanwhile stand beside it, under a longer name."""
         source = self.checkpoint("zero1_dp2")
         for length, code in ((240, 0), (241, 1)):
             result = self.run_program("ucprun", "convert", source, "n" * length, "--to", "universal")
@@ -153,13 +153,13 @@ class PlacesPastThePageCache(Places):
     """The same with files that are opened once more."""
 
     def run_program(self, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-        """Conversions are told to."""
+        """Their messages name both conversions."""
         more = ["--io", "direct"] if arguments[0] == "convert" else []
         return super().run_program(program, *arguments, *more)
 
 
 class Limits(ProgramTest):
-    """What a process may do."""
+    """The rights of a process."""
 
     def run_limited(self, prepare: object, *arguments: object) -> subprocess.CompletedProcess[str]:
         """A run in a process that did `prepare` first."""
@@ -218,7 +218,7 @@ class Limits(ProgramTest):
         self.assertEqual(files_of(self.folder / "out1024"), files_of(self.folder / "out64"))
 
     def test_umask(self) -> None:
-        """What is made is for those that the mask says."""
+        """New files are for those that the mask names."""
         source = self.checkpoint("zero1_dp2")
         result = self.run_limited(lambda: os.umask(0o077), "convert", source, self.out, "--to", "universal")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -226,7 +226,7 @@ class Limits(ProgramTest):
             self.assertEqual(path.stat().st_mode & 0o777, 0o700 if path.is_dir() else 0o600, path)
 
     def as_nobody(self) -> object:
-        """What makes the process somebody who may do little; root may do all."""
+        """Takes the rights of root from the process; root may do all."""
         if os.geteuid() != 0:
             return lambda: None
         self.folder.chmod(0o755)

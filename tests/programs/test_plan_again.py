@@ -31,7 +31,7 @@ class PlanAgain(ProgramTest):
         return self.run_program("ucprun", "run", "a.plan", self.out, "--from", source, *arguments)
 
     def assert_same_as_convert(self, source: Path, target: str, *arguments: object) -> None:
-        """Manifests, too: they name the plan."""
+        """Also manifests, which name the plan."""
         result = self.run_program("ucprun", "convert", source, "converted", "--to", target, *arguments)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(all_files(self.folder / "converted"), all_files(self.out))
@@ -104,7 +104,7 @@ class PlanAgain(ProgramTest):
         self.assertIn('asked --set kinds=["dense","moe",3]\nasked --set tied="some words"\n', dump)
 
     def test_what_lies_beside_the_checkpoint_counts(self) -> None:
-        """A model's configuration that has changed since is told, and what changed in remarks alone is not."""
+        """A model's configuration that has changed since is named; changes in remarks alone are not."""
         source = self.checkpoint("zero2_dp2")
         (source / "config.json").write_text('{"model_type": "llama"}')
         self.plan(source, "safetensors")

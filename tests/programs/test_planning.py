@@ -18,7 +18,7 @@ STRATEGIES = [
     "universal",
     "safetensors:states=all",
 ]
-# What is the same, whether the files are there or not.
+# Keys that are the same, whether the files are there or not.
 KEYS = ["tensors", "bytes_to_copy", "bytes_to_compare", "target_files", "unused"]
 
 
@@ -49,7 +49,7 @@ class Planning(ProgramTest):
                 with self.subTest(source=source, target=target):
                     planned, real = self.plan(source, target), self.plan(made, target)
                     self.assertEqual([planned[key] for key in KEYS], [real[key] for key in KEYS])
-                    # What real files say of themselves is carried along: at most some KB a file.
+                    # Facts that real files state of themselves are carried along: at most some KB a file.
                     more = real["bytes_to_write"] - planned["bytes_to_write"]
                     self.assertLessEqual(abs(more), 16_000 * real["target_files"])
 

@@ -46,7 +46,7 @@ class Ranks(ProgramTest):
             self.assertEqual(result.stderr.count("note: "), alone.stderr.count("note: "))
 
     def test_a_plan_file(self) -> None:
-        """`run`, too."""
+        """Also `run`."""
         source = self.checkpoint("zero1_dp2")
         for program, *words in (
             ("ucpc", "plan", "--from", source, "--to", "universal", "-o", "a.plan"),
@@ -58,7 +58,7 @@ class Ranks(ProgramTest):
         self.assertEqual(all_files(self.out), all_files(self.folder / "alone"))
 
     def test_elements_that_are_computed(self) -> None:
-        """`synth`: each rank computes what it writes; what is wrong with the command is said once."""
+        """`synth`: each rank computes the bytes that it writes; a fault of the command is reported once."""
         words = ("synth", "gpt2", "--set=layers=2", "--set=hidden=16", "--set=heads=2", "--set=seq=8", "--set=vocab=32")
         for to in ("deepspeed:dp=4,zero=1", "universal"):
             alone = self.run_program("ucprun", *words[:2], "alone", *words[2:], "--force", "--to", to)
@@ -169,7 +169,7 @@ class Ranks(ProgramTest):
         self.assertRegex(json.loads(result.stdout)["error"]["message"], f"^{reason}$")
 
     def test_damage_is_found_whichever_rank_read_it(self) -> None:
-        """What was read by different ranks is joined."""
+        """Parts that different ranks read are joined."""
         source = self.checkpoint("zero2_dp4")
         path = sorted(source.glob("*/*optim_states.pt"))[2]
         data = bytearray(path.read_bytes())

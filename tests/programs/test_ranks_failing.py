@@ -45,7 +45,7 @@ class FailingRanks(FailureTest):
         return wrong
 
     def calls(self, rank: int, what: str) -> list[int]:
-        """Which ones go wrong; the last ones of rank 0 are those of the commit."""
+        """The calls that fail; the last ones of rank 0 are those of the commit."""
         self.replace_out(None)
         whole = self.wrong_on(rank, 1 << 40, what)
         self.assertEqual(whole.result.returncode, 0, whole.result.stderr)

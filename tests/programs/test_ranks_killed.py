@@ -1,4 +1,4 @@
-"""Runs of several ranks are killed at any moment and in every way, and gone on with by other numbers of ranks.
+"""Runs of several ranks are killed at any moment and in every way, and continued by other numbers of ranks.
 
 UCP_KILLS=300 kills them that often.
 """
@@ -30,7 +30,7 @@ SECONDS_TO_END = 10  # After a rank or the launcher was killed.
 
 @unittest.skipUnless(CAN_RUN, WHY_NOT)
 class KilledRanks(FailureTest):
-    """What a run of N ranks leaves is finished by one of M, and is what one rank makes that nobody disturbs."""
+    """A run of M ranks finishes the work that a run of N ranks left, with the bytes of one undisturbed rank."""
 
     def setUp(self) -> None:
         """A checkpoint of a hundred megabytes, and what one rank converts it to."""
@@ -89,13 +89,13 @@ class KilledRanks(FailureTest):
             run.communicate(timeout=30)
         except subprocess.TimeoutExpired:
             # Open MPI's launcher has been seen to wait for itself for ever, in PMIx_server_finalize(), after all its
-            # ranks had ended. What is alone without a launcher is ours.
+            # ranks had ended. Processes that are alone without a launcher are ours.
             run.kill()
             run.communicate()
             self.assertNotEqual(ranks, [run.pid], f"{what}: {way}")
 
     def assert_finished_on(self, ranks: int, what: str) -> None:
-        """One more run, and all is there and nothing besides."""
+        """One more run, and all is there and nothing else."""
         result = self.convert_on(ranks, "--resume")
         self.assertEqual(result.returncode, 0, f"after {what}, on {ranks}: {result.stderr}")
         self.assert_complete(f"after {what}, on {ranks}")
@@ -210,7 +210,7 @@ class KilledRanks(FailureTest):
         self.assert_finished_on(2, "a stopped rank")
 
     def test_a_killed_rank_is_named(self) -> None:
-        """The launcher says so, too; ours says what comes next."""
+        """The launcher also says so; our message names the next step."""
         with self.slow() as run:
             ranks = ranks_of(run)
             os.kill(ranks[2], signal.SIGKILL)
@@ -359,7 +359,7 @@ class KilledNodes(KilledRanks):
             ]
         return command
 
-    # What they are about is no other where the source is in parts.
+    # They test nothing different where the source is in parts.
     test_what_is_refused = None
     test_a_job_that_is_stopped_and_continued_goes_on = None
     test_a_read_that_hangs_ends_the_run = None

@@ -1,4 +1,4 @@
-"""What compares and shows, under a launcher: `verify` shares its work, and all else is done once; each speaks once."""
+"""Comparing and showing under a launcher: `verify` shares its work, and all else is done once; each reports once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RanksThatVerify(ProgramTest):
         )
 
     def assert_same(self, *words: object, code: int = 0) -> str:
-        """What three ranks find is what one finds; returns what they say."""
+        """Three ranks find what one finds; returns their output."""
         alone, together = self.on(1, *words), self.on(3, *words)
         self.assertEqual((alone.returncode, together.returncode), (code, code), together.stderr)
         self.assertEqual(together.stdout, alone.stdout)
@@ -98,7 +98,7 @@ class RanksThatVerify(ProgramTest):
         self.assertIn("; 3 of 6,400,000 elements wrong", found)
 
     def test_what_one_rank_does_is_said_once(self) -> None:
-        """And an error, too."""
+        """Also an error."""
         source = self.checkpoint("zero1_dp2")
         self.assertEqual(self.convert(source).returncode, 0)
         self.assert_same("inspect", source)

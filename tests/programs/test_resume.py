@@ -117,7 +117,7 @@ class Resume(FailureTest):
             self.assertEqual([path.name for path in self.folder.iterdir() if "out" in path.name], [], wrongs[0].where)
 
     def test_what_a_trial_left_is_removed(self) -> None:
-        """It is in the folder that is gone on with, and must not be in the one that appears."""
+        """It is in the folder that is continued, and must not be in the one that appears."""
         self.stop_at(0.6)
         (self.folder / PARTIAL / ".ucp-trial").write_bytes(b"pieces")
         self.assertIn("went on", self.resume("--io", "buffered"))

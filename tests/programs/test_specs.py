@@ -92,7 +92,7 @@ class WrongSpecs(ProgramTest):
 
 
 class LongSpecs(ProgramTest):
-    """What is far too long is refused in time that grows with its length."""
+    """A spec that is far too long is refused in time that grows with its length."""
 
     def test_a_name_with_a_hundred_thousand_alternatives(self) -> None:
         """Each is looked for among those before it; comparing it with all of them took half a minute."""

@@ -97,7 +97,7 @@ class Speech(ProgramTest):
         self.assertNotIn(ESCAPE, self.on_terminal("ucprun", "inspekt", source, "--color", "never"))
 
     def test_names_do_not_command_a_terminal(self) -> None:
-        """What comes from a file is made printable before anything is painted."""
+        """Text from a file is made printable before anything is painted."""
         shown = self.on_terminal("ucprun", "inspect", "\x1b[31mred")
         self.assertIn("\\x1b[31mred", shown)
 
@@ -171,7 +171,7 @@ class Speech(ProgramTest):
             self.assertEqual([line.split("\t")[0] for line in completed.splitlines()], self.subcommands(program))
 
     def test_version(self) -> None:
-        """In one letter, too."""
+        """Also in one letter."""
         for program in ("ucpc", "ucprun"):
             versions = [self.run_program(program, word).stdout for word in ("-V", "--version")]
             self.assertRegex(versions[0], rf"^{program} \d")

@@ -21,7 +21,7 @@ NATIVE = "deepspeed:pp=2,tp=2,dp=2,zero=1"
 
 
 class Synth(ProgramTest):
-    """What is written, what is found wrong, and what is refused."""
+    """The output, the differences that are found, and the refusals."""
 
     def synth(self, strategy: str, out: Path, *further: object) -> None:
         """A checkpoint of the small GPT."""

@@ -98,7 +98,7 @@ class SynthOfSpecs(ProgramTest):
         self.assertEqual(optimizer[0].keys(), optimizer[1].keys())
 
     def test_planning_from_ranks_that_they_speak_of(self) -> None:
-        """What a conversion would cost."""
+        """The cost of a conversion."""
         spec = self.spec(OF_TWO_RANKS)
         result = self.run_program("ucpc", "plan", spec, "--from", "deepspeed:pp=2,tp=2,dp=2,zero=1", "--to",
                                   "universal")  # fmt: skip

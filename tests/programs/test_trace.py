@@ -21,7 +21,7 @@ def truth_of(case: str) -> dict[str, dict[str, object]]:
 
 
 def bytes_at(folder: Path, place: dict[str, object]) -> bytes:
-    """What really lies there."""
+    """The value that really lies there."""
     with (folder / str(place["file"])).open("rb") as file:
         file.seek(int(place["offset"]))
         return file.read(ITEM_BYTES[str(place["dtype"])])

@@ -116,7 +116,7 @@ class Usage(ProgramTest):
         )
 
     def test_an_option_takes_one_word(self) -> None:
-        """What stands behind its value is an argument of the command, of those that may be repeated, too."""
+        """A word behind its value is an argument of the command, also for options that may be repeated."""
         source = self.checkpoint("zero1_dp2")
         self.assert_done(
             self.run_program("ucprun", "convert", "--drop-state", "exp_avg", source, self.out, "--to", "universal")
@@ -213,7 +213,7 @@ class Usage(ProgramTest):
             self.assertIn(f"--io takes auto, buffered or direct, not `{value}`", result.stderr)
 
     def test_what_cannot_be_printed(self) -> None:
-        """A full disk is told, once; a reader that has seen enough is none."""
+        """A full disk is reported once; a reader that has seen enough is not a failure."""
         source = self.checkpoint("zero1_dp2")
         for words in (["--help"], ["load", "--help"], ["--version"], ["inspect", source], ["inspect", source, "--json"],
                       ["verify", source, "--json"], ["diff", source, source, "--json"]):  # fmt: skip

@@ -18,7 +18,7 @@ GPT = "gpt_pp2_tp2_dp2"
 
 
 class Verify(ProgramTest):
-    """What was written, and what became of it."""
+    """The files that were written, and their fate."""
 
     def universal(self, case: str = "zero2_dp2") -> Path:
         """A fixture's checkpoint and its universal form, in `out`."""

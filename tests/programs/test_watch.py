@@ -1,4 +1,4 @@
-"""What a conversion tells while it runs: phases, events, a timeline, progress; and the bound on its bandwidth."""
+"""The output of a conversion while it runs: phases, events, a timeline, progress; and the bound on its bandwidth."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Watch(ProgramTest):
         )
 
     def test_events_that_standard_output_does_not_take(self) -> None:
-        """That is told once, with its reason, and the conversion goes on."""
+        """One message gives the reason, and the conversion goes on."""
         with open("/dev/full", "w") as full:
             result = subprocess.run([PROGRAMS / "ucprun", "convert", self.checkpoint(CASE), self.out, "--to",
                                      "universal", "--events", "-"], stdout=full, stderr=subprocess.PIPE, text=True,
@@ -139,7 +139,7 @@ class Watch(ProgramTest):
         self.assertTrue((self.out / "latest_universal").is_file())
 
     def test_bandwidth_is_bounded(self) -> None:
-        """What is read and written takes its time; and what is no bandwidth is refused."""
+        """Reading and writing take their time; a bandwidth that makes no sense is refused."""
         source = self.checkpoint(CASE)
         report = json.loads(self.convert(source, "--json").stdout)
         moved = sum(report[key] for key in ("bytes_copied", "bytes_compared", "bytes_checksummed", "bytes_written"))
@@ -162,7 +162,7 @@ class Watch(ProgramTest):
         return self.run_program("ucprun", "convert", source, out, "--to", "universal", *arguments)
 
     def on_terminal(self, columns: int, *command: object) -> str:
-        """What a terminal of this width gets on standard error."""
+        """The output to standard error on a terminal of this width."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What a target needs decides what a source must have: weights are read where an optimizer is lost, and a file that
+"""The target decides what a source must have: weights are read where an optimizer is lost, and a file that
 would hold nothing but copies may be absent."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class WhatTargetsNeed(ProgramTest):
     """Files are taken out of copies of real checkpoints."""
 
     def weights(self, source: Path, name: str) -> bytes:
-        """What a conversion to weights alone writes."""
+        """The output of a conversion to weights alone."""
         result = self.run_program("ucprun", "convert", source, self.folder / name, "--to", WEIGHTS)
         self.assertEqual(result.returncode, 0, result.stderr)
         return (self.folder / name / "model.safetensors").read_bytes()

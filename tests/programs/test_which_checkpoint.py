@@ -1,4 +1,4 @@
-"""Which checkpoint a folder stands for, with an earlier conversion inside the folder of the training run."""
+"""The choice of a checkpoint in a folder, with an earlier conversion inside the folder of the training run."""
 
 from __future__ import annotations
 

@@ -23,5 +23,5 @@ def fixtures() -> Path:
 
 @pytest.fixture
 def ucprun() -> Path:
-    """The program, whose sentences the package has, too."""
+    """The program, whose sentences are also those of the package."""
     return BIN / "ucprun"

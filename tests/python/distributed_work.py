@@ -1,4 +1,4 @@
-"""What the ranks of tests/python/test_distributed.py do."""
+"""The work of the ranks of tests/python/test_distributed.py."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def placement(text: str) -> Placement:
 
 
 def whole_states(name: str, state: str) -> Tensors:
-    """What the fixture's engine held, whole."""
+    """The state of the fixture's engine, whole."""
     found = ucp.load(checkpoint(name), to="universal")
     return {tensor: states.get(state, states.get("weight")) for tensor, states in found.items()}
 

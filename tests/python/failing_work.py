@@ -1,4 +1,4 @@
-"""What the ranks of tests/python/test_failing_ranks.py do."""
+"""The work of the ranks of tests/python/test_failing_ranks.py."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def die_in_message(rank: int, victim: int, message: int) -> dict[str, Any]:
 
 
 def die_at_work(rank: int, victim: int) -> dict[str, Any]:
-    """The victim is killed while all work, between two messages; how soon the others are told to stop."""
+    """The victim is killed while all work, between two messages; how soon the others stop."""
     group = _ranks.Group(dist.group.WORLD)
     begin = time.monotonic()
     error = ""

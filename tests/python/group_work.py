@@ -1,4 +1,4 @@
-"""What the ranks of tests/python/test_groups.py do."""
+"""The work of the ranks of tests/python/test_groups.py."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def subgroups(rank: int) -> dict[str, Any]:
             same = [torch.equal(found[name][state], alone[name][state]) for name, state in alone.parts]
             told[time] = all(same) and found.parts == alone.parts
     dist.barrier()
-    afterwards = dist.new_group([0, 1, 2, 3])  # Which all must count alike.
+    afterwards = dist.new_group([0, 1, 2, 3])  # All must count it alike.
     number = torch.ones(1)
     dist.all_reduce(number, group=afterwards)
     return told | {"afterwards": number.item()}
 
 
 def watched(rank: int) -> list[float]:
-    """What all do together after loads, while PyTorch holds their calls together."""
+    """The work that all do together after loads, while PyTorch holds their calls together."""
     target = {UP_BIAS: torch.zeros(50)}
     sums = []
     for _ in range(2):

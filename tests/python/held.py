@@ -1,4 +1,4 @@
-"""What a running engine held, as fingerprints, and how the package is asked for it."""
+"""The state of a running engine, as fingerprints, and how the package is asked for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def spec_of(name: str) -> str | None:
 
 
 def truth_of(name: str) -> dict[str, Any]:
-    """What the running engine held."""
+    """The state of the running engine."""
     return json.loads((FIXTURES / name / "truth.json").read_text())
 
 

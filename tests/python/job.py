@@ -1,6 +1,6 @@
 """A job of several processes with a gloo group, as torchrun starts one; and one of its processes, if this is run.
 
-What a process has to do is a function of this folder's modules: it gets its rank and further arguments, and what it
+The work of a process is a function of this folder's modules: it gets its rank and further arguments, and the value it
 returns comes back as JSON.
 """
 
@@ -37,7 +37,7 @@ def start(work: Callable[..., Any], ranks: int, store: Path, **arguments: Any) -
 
 
 def results(processes: list[subprocess.Popen[str]]) -> list[Any]:
-    """What each returned; nothing for one that was killed. None may hang or fail."""
+    """The value that each returned; nothing for one that was killed. None may hang or fail."""
     told: list[Any] = []
     failed = ""
     end = time.monotonic() + SECONDS
@@ -58,7 +58,7 @@ def results(processes: list[subprocess.Popen[str]]) -> list[Any]:
 
 
 def run(work: Callable[..., Any], ranks: int, folder: Path, **arguments: Any) -> list[Any]:
-    """What each rank returned."""
+    """The value that each rank returned."""
     return results(start(work, ranks, folder / "store", **arguments))
 
 

@@ -1,4 +1,4 @@
-"""What the ranks of tests/python/test_reader.py do: jobs of PyTorch that `dcp.load` fills."""
+"""The work of the ranks of tests/python/test_reader.py: jobs of PyTorch that `dcp.load` fills."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def model_of_dcp(name: str) -> Made:
 
 
 def state_of(made: Made, style: str) -> dict[str, Any]:
-    """What a framework of this style gives to `dcp.load`."""
+    """The state dict that a framework of this style gives to `dcp.load`."""
     weights, states = get_state_dict(*made, options=FLAT if style == "titan" else None)
     if style == "titan":
         return {**weights, "optimizer": states}
@@ -76,7 +76,7 @@ def state_of(made: Made, style: str) -> dict[str, Any]:
 
 
 def restored(made: Made, state: dict[str, Any], style: str) -> None:
-    """What the framework does with it then."""
+    """The framework's use of it afterwards."""
     states = state["app"]["optim"] if style == "app" else state["optimizer_0" if style == "lightning" else "optimizer"]
     weights = {
         "titan": {name: value for name, value in state.items() if name != "optimizer"},

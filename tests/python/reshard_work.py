@@ -1,4 +1,4 @@
-"""What the ranks of tests/python/test_reshard.py do: rows that Distributed Checkpoint saved become columns."""
+"""The work of the ranks of tests/python/test_reshard.py: rows that Distributed Checkpoint saved become columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ranks of tests/python/test_communicator.py do."""
+"""The work of the ranks of tests/python/test_communicator.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ sys.path.append(str(Path(os.environ["PYTHONPATH"]) / "tests"))
 
 
 def suite(rank: int) -> list[str]:
-    """What is not as it must be of the ranks of a group."""
+    """The promises that the ranks of a group break."""
     import _ucp_suite
 
     with _ranks.Group(dist.group.WORLD) as group:
@@ -23,7 +23,7 @@ def suite(rank: int) -> list[str]:
 
 
 def sizes_that_differ(rank: int) -> str:
-    """Rank 0 expects more of rank 1 than it gives: what each of the ranks is told."""
+    """Rank 0 expects more of rank 1 than it gives: the error of each of the ranks."""
     messages = _ranks.Messages(dist.group.WORLD)
     buffer = bytearray(10)
     try:

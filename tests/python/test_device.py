@@ -77,7 +77,7 @@ def pretending(tmp_path: Path) -> dict[str, str]:
     package.mkdir()
     for source in (PACKAGE / "ucp_checkpoint").iterdir():
         if source.name.startswith("_ucp.") and source.suffix == ".so":
-            os.link(source, package / source.name)  # What a link leads to would look for plugins there.
+            os.link(source, package / source.name)  # Behind a symbolic link it would look for plugins there.
         elif source.name != "bin":
             (package / source.name).symlink_to(source.resolve())
     (package / "bin").mkdir()

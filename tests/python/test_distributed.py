@@ -88,7 +88,7 @@ def test_every_rank_refuses_with_one_sentence(kind: str, others: Told) -> None:
 
 
 def test_plain_tensors_of_every_kind(others: Told) -> None:
-    """Frozen ones, buffers, a tied head; and that the optimizer's groups kept their numbers is said."""
+    """Frozen ones, buffers, a tied head; and a remark that the optimizer's groups kept their numbers."""
     for rank in others:
         found = rank["frozen"]
         assert found["wrong"] == []

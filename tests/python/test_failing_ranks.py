@@ -23,7 +23,7 @@ SOON = 10
 
 @pytest.mark.parametrize(("victim", "message"), [(2, 1), (0, 3), (1, 5)])
 def test_killed_before_a_message(victim: int, message: int, tmp_path: Path) -> None:
-    """Wherever in a load that is; rank 0, too, which compiles for all."""
+    """At any moment of a load; also rank 0, which compiles for all."""
     told = job.run(failing_work.die_in_message, RANKS, tmp_path, victim=victim, message=message)
     assert told[victim] is None
     for rank, found in enumerate(told):
@@ -42,7 +42,7 @@ def test_nobody_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_killed_at_work(victim: int, tmp_path: Path) -> None:
-    """While the others read: they are told to stop, and then know why."""
+    """While the others read: they stop, and then know why."""
     told = job.run(failing_work.die_at_work, RANKS, tmp_path, victim=victim)
     for rank, found in enumerate(told):
         if rank != victim:

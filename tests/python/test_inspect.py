@@ -15,7 +15,7 @@ GPT = "gpt_pp2_tp2_dp2"
 
 
 def told(ucprun: Path, *arguments: str | Path) -> dict:
-    """What the program prints."""
+    """The output of the program."""
     result = subprocess.run(
         [ucprun, "inspect", *arguments, "--json"], capture_output=True, text=True, timeout=60, check=False
     )
@@ -45,7 +45,7 @@ def test_settings(fixtures: Path) -> None:
 
 
 def test_errors_are_the_programs_sentences(ucprun: Path, fixtures: Path, tmp_path: Path) -> None:
-    """Of a path that is not there, a folder that is no checkpoint, a damaged file and a senseless request."""
+    """Of a path that is not there, a folder without a checkpoint, a damaged file and a senseless request."""
     damaged = tmp_path / "damaged"
     shutil.copytree(fixtures / GPT / "checkpoint", damaged)
     for file in damaged.rglob("mp_rank_00_model_states.pt"):

@@ -150,7 +150,7 @@ def test_a_shared_parameter_has_the_name_that_the_checkpoint_knows(tmp_path: Pat
 
 @pytest.mark.parametrize("verify", [False, True])
 def test_what_is_kept_has_a_place(tmp_path: Path, verify: bool) -> None:
-    """A checkpoint that holds it, too, even of another shape, holds nothing that nobody has."""
+    """A checkpoint that also holds it, even of another shape, holds nothing that nobody has."""
     saved = {"body": torch.ones(4, 3), "head": torch.ones(9, 3), "more": torch.ones(1)}
     save_file(saved, tmp_path / "model.safetensors")
     target = {"body": torch.zeros(4, 3), "head": torch.zeros(2, 3)}
@@ -249,7 +249,7 @@ def test_autograd_notices(source: Path) -> None:
 def test_autograd_notices_what_an_interrupted_load_has_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old values are gone after an error, too."""
+    """The old values are also gone after an error."""
     save_file({"weight": torch.zeros(3)}, tmp_path / "model.safetensors")
     weight = torch.ones(3, requires_grad=True)
     squares = (weight * weight).sum()

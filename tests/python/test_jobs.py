@@ -25,7 +25,7 @@ GPT = checkpoint("gpt_pp2_tp2_dp2")
 
 
 def told(program: str, *arguments: object) -> dict[str, Any]:
-    """What a program prints as JSON."""
+    """The JSON that a program prints."""
     result = subprocess.run(
         [str(BIN / program), *map(str, arguments), "--json"], capture_output=True, text=True, timeout=60, check=False
     )

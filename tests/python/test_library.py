@@ -1,5 +1,5 @@
 """The C++ library as its users have it: installed, found by CMake, and linked by the examples, in plain C++ and with
-LibTorch on the ranks of an MPI job. What they load is what the running engine held.
+LibTorch on the ranks of an MPI job. They load the state that the running engine held.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def load_shards(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines_of(found: ucp.Loaded) -> list[str]:
-    """What the example prints of such a load, sorted."""
+    """The output of the example for such a load, sorted."""
     return sorted(
         f"{tensor} {state}: {str(found[tensor][state].dtype).removeprefix('torch.')} {part.begin}..{part.end}, "
         f"{found[tensor][state].nbytes} bytes"
@@ -77,7 +77,7 @@ def lines_of(found: ucp.Loaded) -> list[str]:
 
 
 def test_an_installed_library(load_shards: Path) -> None:
-    """All that a rank of ZeRO holds, and where in its tensors it lies, as Python is told it."""
+    """All that a rank of ZeRO holds, and where in its tensors it lies, as Python has it."""
     told = run(load_shards, checkpoint("zero1_dp2"), "deepspeed:dp=3,zero=1", 2)
     assert told.returncode == 0, told.stderr
     found = ucp.load(checkpoint("zero1_dp2"), to="deepspeed:dp=3,zero=1", rank=2)
@@ -98,7 +98,7 @@ def test_the_build_tree_serves_as_well(tmp_path: Path) -> None:
     assert run(program, checkpoint("zero1_dp2"), "universal", 0).returncode == 0
 
 
-# What the page takes for granted around its blocks: two ranks of MPI, which have memory for the rows that they hold.
+# The code that the page leaves out around its blocks: two ranks of MPI, which have memory for the rows that they hold.
 PROGRAM = """
 #include <fstream>
 #include <iostream>
@@ -148,7 +148,7 @@ target_link_libraries(job PRIVATE MPI::MPI_C)
 
 
 def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
-    """What docs/library.md shows of C++ and CMake is built as it stands there, against an installation, and run."""
+    """The C++ and CMake of docs/library.md are built as they stand there, against an installation, and run."""
     if not shutil.which("mpirun"):
         pytest.skip("needs MPI")
     page = (SOURCE / "docs" / "library.md").read_text()
@@ -230,7 +230,7 @@ LINE = re.compile(r"rank (\d+) (\S+) (\S+) (\S+) \[([\d, ]*)\] (\d+)\.\.(\d+) (-
 
 @dataclass
 class Shard:
-    """What a rank says of a tensor of its own."""
+    """The answer of a rank about a tensor of its own."""
 
     rank: int
     tensor: str

@@ -49,7 +49,7 @@ def test_whole_tensors(name: str) -> None:
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_parts_of_ranks(stage: int) -> None:
-    """What three ranks of ZeRO get of each state makes the state that the engine held, and nobody gets it all."""
+    """The parts of three ranks of ZeRO make each state that the engine held, and no rank gets all of it."""
     name = "zero1_dp2"
     ranks = [ucp.load(checkpoint(name), to=f"deepspeed:dp=3,zero={stage}", rank=rank) for rank in range(3)]
     for (tensor, state), truth in states_of(name).items():
@@ -81,7 +81,7 @@ def test_parts_of_ranks(stage: int) -> None:
     ],
 )
 def test_nothing_is_converted_for_the_checkpoints_own_topology(name: str, to: str, is_own: bool, verify: bool) -> None:
-    """It is said; and the weights are those in the file, and not made of their masters."""
+    """The report says so; and the weights are those in the file, and not made of their masters."""
     found = ucp.load(checkpoint(name), to=to, rank=1, verify=verify)
     assert found.report["as_stored"] == is_own
     if is_own and not verify:
@@ -152,7 +152,7 @@ def test_numpy() -> None:
 
 
 def test_some_tensors_and_states() -> None:
-    """What was asked for, and a list of what the rank's files hold besides."""
+    """The states that were asked for, and a list of the others in the rank's files."""
     path = checkpoint("zero1_dp2")
     everything = ucp.load(path, to="universal")
     some = ucp.load(path, to="universal", tensors=["*.bias", "head.*"], states="fp32")
@@ -194,7 +194,7 @@ def test_requests_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_any_framework(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What needs one says so, and the rest works."""
+    """Functions that need one say so, and the rest works."""
     path = checkpoint("zero1_dp2")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     cases: list[tuple[str, Callable[[], object]]] = [

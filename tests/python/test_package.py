@@ -104,7 +104,7 @@ def types_in_the_module(function: Any) -> list[str]:
 
 
 def test_the_stubs_have_the_modules_types() -> None:
-    """Of every function, method and property, its setter, too."""
+    """Of every function, method and property, and of its setter."""
     text = (SOURCE / "runtime" / "python" / "ucp_checkpoint" / "_ucp.pyi").read_text()
     (alias,) = re.findall(r"^Held: TypeAlias = (.*)$", text, re.MULTILINE)
     compared = 0

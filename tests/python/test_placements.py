@@ -16,7 +16,7 @@ def listed(runs: list[tuple[int, int]]) -> list[int]:
 
 
 def cut(values: torch.Tensor, pieces: int, coordinates: int) -> list[torch.Tensor]:
-    """What PyTorch gives to each coordinate."""
+    """The positions that PyTorch gives to each coordinate."""
     placement = Shard(0) if pieces == 1 else _StridedShard(0, split_factor=pieces)
     return placement._split_tensor(values, coordinates, with_padding=False)[0]
 

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[2]
 
 
 def test_types() -> None:
-    """As pyproject.toml says how. What is known of PyTorch is kept for the next time."""
+    """By the settings of pyproject.toml. The cache of PyTorch's types is kept for the next time."""
     cache = SOURCE / "build" / "mypy-cache"
     checker = [sys.executable, "-m", "mypy", "--config-file", SOURCE / "pyproject.toml", "--cache-dir", cache]
     checked = subprocess.run(

@@ -86,7 +86,7 @@ FactValue AnyValue(std::mt19937& random, int depth = 0) {
   }
 }
 
-// What `has` asks anywhere in the spec, as `--set` names it.
+// The names after `has` anywhere in the spec, as `--set` names them.
 std::vector<std::string> HasSettings(const CheckedSpec& spec) {
   References references;
   for (const TensorDeclaration& tensor : spec.tensors) {

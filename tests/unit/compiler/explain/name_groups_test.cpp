@@ -41,7 +41,7 @@ TEST(NameGroupsTest, OtherKindsStayApart) {
   EXPECT_EQ(groups[1].name, "1.w");
 }
 
-// A name must be read back from the group's name: 007 is not 7, and long digits are no numbers.
+// A name must be read back from the group's name: 007 is not 7, and long digits are not numbers.
 TEST(NameGroupsTest, DigitsThatAreNoCountersAreText) {
   EXPECT_THAT(Grouped({"a.007", "a.008"}), ElementsAre("a.007 x 1", "a.008 x 1"));
   EXPECT_THAT(Grouped({"a.99999999999999999999", "a.0", ""}),

@@ -78,7 +78,7 @@ TEST(PaperPatternTest, WhatIsAveragedIsPartial) {
   EXPECT_EQ(Derived(drifting, {{{"tp", 1}}}), "Unique: whole on one rank");
 }
 
-// What the paper does not speak of, and its definitions decide.
+// Cases that the paper does not mention, and that its definitions decide.
 
 TEST(PaperPatternTest, UnevenPartsInOnePieceStayShardV) {
   ShapeExpr padded = Tp(ShapeExpr::Pad(N(101), 128));

@@ -1,4 +1,4 @@
-// What golden files (tests/golden/parse) cannot show: exact ranges, bounds, speed, and threads.
+// Properties that golden files (tests/golden/parse) cannot show: exact ranges, bounds, speed, and threads.
 #include "compiler/parse/parse.h"
 
 #include <fmt/format.h>

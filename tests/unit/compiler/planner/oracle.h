@@ -60,7 +60,7 @@ struct Strategy {
   std::uint64_t fuse = 0;
 };
 
-using Memory = std::vector<std::vector<Element>>;  // What stands in each record, element by element.
+using Memory = std::vector<std::vector<Element>>;  // The content of each record, element by element.
 
 struct Side {
   Layout layout;
@@ -80,7 +80,7 @@ struct Outcome {
   std::size_t steps = 0;
 };
 
-// Which steps: StepEnumerator::ForEachStep() or ForEachJoinedStep().
+// The steps to run: StepEnumerator::ForEachStep() or ForEachJoinedStep().
 enum class Steps { kOfBoxes, kJoined };
 
 // Carries out every step. Ranges are taken whole, or in chunks of at most `chunk` elements.
@@ -93,7 +93,7 @@ std::string FlawOfCasts(const Plan& plan);
 // Empty if the records are equal.
 std::string Difference(const StorageTables& tables, const Memory& expected, const Memory& found);
 
-// What the plan itself says should stand where it copies from, and in its target, by its sets, bases and strides alone.
+// The content that the plan itself gives its source and its target, by its sets, bases and strides alone.
 // Nothing if it says two things of one place, or names a place that is none.
 std::optional<Memory> SourceAsThePlanSays(const Plan& plan);
 std::optional<Memory> TargetAsThePlanSays(const Plan& plan);

@@ -1,4 +1,4 @@
-// What the planner decides about replicas, weights and stages, and what it says when it refuses.
+// The planner's decisions about replicas, weights and stages, and its refusals.
 #include "compiler/planner/planner.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What the one true form is, case by case. Every case is also formatted again, and must stay.
+// The one true form, case by case. Every case is also formatted again, and must stay.
 #include "compiler/pretty/pretty.h"
 
 #include <fmt/format.h>

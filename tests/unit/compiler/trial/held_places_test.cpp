@@ -1,4 +1,4 @@
-// What a trial may hold is bounded, whatever multiplies: numbers of the spec, padding, given values, copies, facts.
+// A trial's memory is bounded, whatever multiplies: numbers of the spec, padding, given values, copies, facts.
 #include "compiler/trial/held_places.h"
 
 #include <fmt/format.h>

@@ -78,7 +78,7 @@ TEST(TrialTest, ASpecThatFitsNoMeshFails) {
   EXPECT_THAT(report.failure, HasSubstr("no small values make a model of this spec: "));
 }
 
-// What stands in memory is cut as declared; the plan is made for another cut. Nobody but the elements can tell.
+// Elements in memory are cut as declared; the plan is made for another cut. Nobody but the elements can tell.
 class WrongPlan : public testing::Test {
  protected:
   static Layout Small(bool right, std::int64_t tp) {

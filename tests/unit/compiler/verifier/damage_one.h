@@ -66,7 +66,7 @@ struct KindOfDamage {
   void (*apply)(Plan&, Random&);
 };
 
-// What a plan says of its files and of what is asked of them, which leaves its geometry sound: damage_meaning.cpp.
+// Damage to the files of a plan and to its request, which leaves its geometry sound: damage_meaning.cpp.
 std::vector<KindOfDamage> DamageOfMeaning();
 
 }  // namespace ucp::oracle

@@ -42,7 +42,7 @@ std::string WronglyAccepted(const Plan& plan, bool& refused) {
     return message.starts_with("the plan is not sound: ") ? "" : "refused without a reason: " + message;
   }
   if (IsTooLarge(plan) || HasARecordOfTwoTypes(plan.source) || HasARecordOfTwoTypes(plan.target)) return "";
-  // What differs in a replica is found when it is compared; the copies must be right by themselves.
+  // A difference in a replica is found when it is compared; the copies must be right by themselves.
   Plan copies = plan;
   std::erase_if(copies.reads, [](const PlanRead& read) { return read.role != ReadRole::kCopy; });
   if (std::string flaw = FlawOfCasts(plan); !flaw.empty()) return flaw;

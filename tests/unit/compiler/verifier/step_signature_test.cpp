@@ -1,4 +1,4 @@
-// What the verifier relies on: written shards of one signature have the same steps, but for where their bytes lie.
+// The verifier relies on this: written shards of one signature have the same steps, but for where their bytes lie.
 #include "compiler/verifier/step_signature.h"
 
 #include <fmt/format.h>

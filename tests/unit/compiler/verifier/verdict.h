@@ -15,7 +15,7 @@ struct Mutation {
   const char* phrase;  // Of the message.
 };
 
-// What the verifier says of `plan`, or "sound": the same however many threads prove it.
+// The verifier's words on `plan`, or "sound": the same however many threads prove it.
 std::string Verdict(const Plan& plan);
 
 // Each of `mutations`, done to a plan of `make`, is refused with its phrase.

@@ -10,7 +10,7 @@
 namespace ucp {
 namespace {
 
-// What each rank makes of the ranks' outcomes; "" is success.
+// Each rank's result of the ranks' outcomes; "" is success.
 std::vector<std::string> Agreed(const std::vector<FailureText>& outcomes) {
   std::vector<std::string> agreed(outcomes.size());
   OnRanks(static_cast<int>(outcomes.size()), [&](Communicator& ranks) {

@@ -1,4 +1,4 @@
-// What messages between ranks must do, for the ranks of tests, which are threads, and for those of MPI, when mpirun
+// The duties of messages between ranks, for the ranks of tests, which are threads, and for those of MPI, when mpirun
 // starts this program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// What the ranks' watches said, by rank.
+// The reports of the ranks' watches, by rank.
 class Said {
  public:
   explicit Said(int ranks) : by_rank_(static_cast<std::size_t>(ranks)) {}

@@ -104,7 +104,7 @@ class Suite {
     for (int round = 0; round < 10; ++round) Deliver(gives, takes, "delivering to the next rank");
   }
 
-  // What is given before others take it waits for them, and gathering comes between as all ranks have it.
+  // A message that is sent before others take it waits for them, and gathering comes between as all ranks have it.
   void DeliverAtDifferentTimes() {
     for (int late = 0; late < std::min(ranks_.size(), 3); ++late) {
       if (ranks_.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -146,7 +146,7 @@ class Suite {
     Check(*all == (ranks_.rank() == 0 ? texts : std::vector<std::string>()), "rank 0 collected something else");
   }
 
-  // Of a rank that gives less than is expected of it. What can happen to the others then differs, so that there is but
+  // Of a rank that gives less than is expected of it. The others may then fail in several ways, so there is but
   // one taker, and it is looked at only where a communicator goes on after an error.
   void RefuseAnotherSize() {
     if (ranks_.size() == 1 || !goes_on_after_errors()) return;

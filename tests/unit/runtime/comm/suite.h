@@ -1,4 +1,4 @@
-// What every communicator must do, whatever carries it.
+// The duties of every communicator, whatever carries it.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ enum class AskingToStop { kReachesAll, kReachesNobody };
 // which the ranks are of no further use.
 std::vector<std::string> RunCommunicatorSuite(Communicator& ranks, AskingToStop asking = AskingToStop::kReachesAll);
 
-// AllGather() alone, so that what a communicator has without more is tried, too.
+// AllGather() alone, so that the default functions of a communicator are also tested.
 class ThroughAllGather : public Communicator {
  public:
   explicit ThroughAllGather(Communicator& ranks) : ranks_(ranks) {}

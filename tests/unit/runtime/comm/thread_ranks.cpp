@@ -15,7 +15,7 @@
 namespace ucp {
 namespace {
 
-// What all ranks see. Whoever has ended its work is gone: it will not send any more.
+// The state that all ranks see. A rank that has ended its work is gone: it will not send any more.
 struct Board {
   explicit Board(int size) : is_gone(static_cast<std::size_t>(size), false) {}
   std::atomic<bool> is_asked_to_stop = false;

@@ -9,8 +9,8 @@
 
 namespace ucp {
 
-// Runs `work` on `size` ranks at the same time, and returns when all have ended. Who waits for a rank whose work has
-// ended has an error (kIo) that names it.
+// Runs `work` on `size` ranks at the same time, and returns when all have ended. A rank that waits for one that has
+// ended gets an error (kIo) that names it.
 void OnRanks(int size, const std::function<void(Communicator&)>& work);
 
 }  // namespace ucp

@@ -54,7 +54,7 @@ class CommitTest : public testing::Test {
   }
   void MakeOld() const { WriteTestFile(Destination() + "/old", "old"); }
 
-  // Names in the parent folder besides the destination.
+  // Other names in the parent folder than the destination.
   std::vector<std::string> Leftovers() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
@@ -200,7 +200,7 @@ TEST_F(CommitTest, S4SyncsTheWholeFileSystemIfThatIsWorthIt) {
   EXPECT_EQ(staging.sync_choice(), "the whole file system was synced at once: there are more than 1 files and folders");
 }
 
-// What this file system can do decides; the destination is complete either way.
+// The abilities of this file system decide; the destination is complete either way.
 TEST_F(CommitTest, S4OfManyFiles) {
   Staging staging = llvm::cantFail(Staging::Begin(RealFileSystem(), Destination(), {}));
   for (int i = 0; i < 300; ++i) WriteTestFile(JoinPath(staging.folder(), std::to_string(i)), "new");

@@ -71,7 +71,7 @@ class PowerCutTest : public testing::Test {
     return "";
   }
 
-  // What is seen at the destination: what was there before, or all that is to be there.
+  // The content of the destination: what was there before, or all that is to be there.
   void ExpectOldOrComplete(RecordedFiles& files, bool force, const Files& complete, const std::string& where) {
     const Files seen = files.FilesUnder(kOut);
     const Files old = files.FilesUnder("/data/.out.ucp-old");
@@ -79,7 +79,7 @@ class PowerCutTest : public testing::Test {
     ASSERT_TRUE(seen == complete || seen == (force ? kOld : Files()) || is_set_aside) << where;
   }
 
-  // One more run: all is there, and nothing besides.
+  // One more run: all is there, and nothing else.
   void ExpectFinished(RecordedFiles& files, bool force, bool resume, const Files& complete, const std::string& where,
                       int* went_on) {
     std::uint64_t before = 0;
@@ -106,7 +106,7 @@ class PowerCutTest : public testing::Test {
   }
   int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
 
-  // What the file system can do.
+  // The abilities of the file system.
   struct Abilities {
     bool exchange = true;
     bool sync_whole = false;
@@ -131,7 +131,7 @@ class PowerCutTest : public testing::Test {
   int least_gone_on_ = 200;
 };
 
-// Each of the target's files is one chunk, so it is made when that is written, and its name comes late, too.
+// Each of the target's files is one chunk, so it is made when that is written, and its name also comes late.
 class PowerCutOfSmallFilesTest : public PowerCutTest {
  protected:
   PowerCutOfSmallFilesTest() : PowerCutTest(SmallConversion({{"a", {64, 4}}}, {"fp32"})) {}

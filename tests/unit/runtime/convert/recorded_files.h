@@ -24,11 +24,11 @@ class RecordedFiles : public FileSystem {
 
   // With all folders on the way, as if it had been there for ever.
   void Put(const std::string& path, const std::string& content);
-  // What all files below a folder hold, by their path there.
+  // The contents of all files below a folder, by their path there.
   std::map<std::string, std::string> FilesUnder(const std::string& folder);
 
   std::size_t changes() const { return log_.size(); }
-  // What is there if the power goes after this many changes. `fate` is asked for those that were not synced.
+  // The files that are left if the power goes after this many changes. `fate` is asked for those that were not synced.
   std::unique_ptr<RecordedFiles> AfterPowerCut(std::size_t changes, const std::function<Fate(std::size_t)>& fate) const;
 
   // The process that changes files is killed after this many changes: from then on all it tries fails, and what it did

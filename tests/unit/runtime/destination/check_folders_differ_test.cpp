@@ -22,7 +22,7 @@ using testing::StartsWith;
 
 class CheckFoldersDifferTest : public testing::Test {
  protected:
-  // What all ranks are told, each of which has a folder of this name in the test's own.
+  // The messages of all ranks, each of which has a folder of this name in the test's own.
   std::set<std::string> Outcomes(const std::vector<std::string>& folder_of_rank, const TargetParts& parts,
                                  FileSystem& files = RealFileSystem()) {
     for (const std::string& folder : folder_of_rank) std::filesystem::create_directory(folder_.Path(folder));

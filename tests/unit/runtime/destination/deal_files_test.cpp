@@ -28,7 +28,7 @@ TEST(DealFilesTest, RanksGoToNodesInOrder) {
   }
 }
 
-// What arrives as something else is refused, wherever it was cut off; and what does not fit the files and the parts.
+// Damaged bytes are refused, wherever they were cut off; and so are shares that do not fit the files and the parts.
 TEST(DealFilesTest, WhatAnotherRankSaysIsChecked) {
   const FileReaders readers = MakeReaders(6, {{0}, {1, 2}, {}, {5}});
   const TargetParts parts = DealFiles(readers, 4, {0, 1, 2});

@@ -1,4 +1,4 @@
-// What happens to tensors: elements exchanged, shifted, zeroed, negated, rounded otherwise, or off by little. That each
+// Accidents of tensors: elements exchanged, shifted, zeroed, negated, rounded otherwise, or off by little. That each
 // changes the sum cannot fail to be seen with 256 bits; so it is also looked at how often eight bits of each lane,
 // taken alone, do not change: once in 256 times, whatever the accident, if the sum is as good as random.
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@ std::int64_t TensorNumber(const Plan& plan, TensorId tensor) {
   return std::stoll(plan.tensor(tensor).logical.name.substr(1));
 }
 
-// Counts what a range says counts, and looks in the target's memory whether it is the element that it is said to be.
+// Counts the elements that a range counts, and checks in the target's memory that each is the element it should be.
 void Count(const Compiled& compiled, const CountedElements& counted, const TargetRange& range, Counts& counts) {
   counted.ForEachRun(range, [&](const CountedRun& run) {
     ASSERT_GE(run.local, range.begin);

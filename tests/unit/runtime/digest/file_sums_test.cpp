@@ -84,7 +84,7 @@ TEST(FileSumsTest, ThreadsAddWhatTheyHave) {
   for (std::size_t file = 0; file < files.size(); ++file) EXPECT_EQ(sums.Digest(file), SlowDigest(files[file]));
 }
 
-// What some ranks have each comes together as if one had had all.
+// The sums of several ranks come together as if one rank had read all.
 TEST(FileSumsTest, PartsOfUnitsComeTogether) {
   std::mt19937_64 random(3);
   const auto files = SomeFiles(random);

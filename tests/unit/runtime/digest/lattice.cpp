@@ -1,4 +1,4 @@
-// Eight bits of one sum at a time: of the vectors found so far those are kept that fit the next eight bits, too, and
+// Eight bits of one sum at a time: of the vectors found so far those that also fit the next eight bits are kept and
 // reduced. So numbers stay small enough for floating point.
 #include "tests/unit/runtime/digest/lattice.h"
 

@@ -18,7 +18,7 @@ namespace {
 
 using Words = std::vector<std::uint32_t>;
 
-// Each word in another block of places, whose keys are wide in version 1, too; nothing is between them.
+// Each word in another block of places, whose keys are wide also in version 1; nothing is between them.
 constexpr std::uint64_t kDistance = 257;
 
 KeyedSum SumOf(const Words& words, DigestVersion version) {
@@ -38,7 +38,7 @@ Words RandomWeights(std::size_t count, std::uint64_t seed) {
   return words;
 }
 
-// What the sums change by if one word does, lane by lane; those that are exclusive-ors cannot be written like that.
+// The change of the sums if one word changes, lane by lane; exclusive-ors cannot be written like that.
 std::vector<std::uint64_t> Change(const Words& words, std::size_t number, std::uint32_t to, DigestVersion version) {
   Words changed = words;
   changed[number] = to;
@@ -102,7 +102,7 @@ TEST(LatticeTest, BreaksVersionOne) {
   Print("FORGED", forged);
 }
 
-// What the sums would change by is no multiple of anything: each change of each word is a number of its own.
+// The change of the sums is not a multiple of anything: each change of each word is a number of its own.
 TEST(LatticeTest, ComesToNothingWithVersionTwo) {
   int attacks = 0;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {

@@ -1,4 +1,4 @@
-// What ranks tell rank 0 of their loads: it arrives as it was, or is refused.
+// The reports of ranks to rank 0 on their loads: each arrives as it was, or is refused.
 #include "runtime/driver/load_report.h"
 
 #include <fmt/format.h>

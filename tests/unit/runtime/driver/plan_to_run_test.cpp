@@ -1,4 +1,4 @@
-// A plan file against the plan that is made again, and how a difference is told.
+// A plan file against the plan that is made again, and the message on a difference.
 #include "runtime/driver/plan_to_run.h"
 
 #include <gmock/gmock.h>
@@ -109,7 +109,7 @@ TEST(PlanToRunTest, PlansWithoutInputsAreTrustedOrNot) {
   EXPECT_EQ(Refusal(change, true), "");
 }
 
-// What was asked for comes from the same hand as the plan.
+// The request comes from the same hand as the plan.
 TEST(PlanToRunTest, InputsThatGiveNoPlanAreTold) {
   const char* kNone = "does not give a plan of this checkpoint: ";
   EXPECT_THAT(Refusal([](PlanWithInputs& file) { file.inputs->target = "nonsense"; }),

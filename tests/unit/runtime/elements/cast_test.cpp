@@ -34,7 +34,7 @@ Parameters Of(DType dtype) {
   }
 }
 
-// What the bits mean, by the textbook.
+// The value of the bits, by the textbook.
 double Value(DType dtype, std::uint64_t bits) {
   Parameters p = Of(dtype);
   auto mantissa = static_cast<double>(bits & ((std::uint64_t{1} << p.mantissa_bits) - 1));

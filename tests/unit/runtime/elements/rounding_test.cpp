@@ -20,7 +20,7 @@ struct Rounding {
   std::uint16_t float16;
 };
 
-// What PyTorch 2.13 makes of them (on a CPU), with `f` the first column viewed as float32:
+// The results of PyTorch 2.13 (on a CPU), with `f` the first column viewed as float32:
 //   f.to(torch.bfloat16).view(torch.int16), f.to(torch.float16).view(torch.int16)
 // Ties in both directions, carries into the exponent, the largest numbers and what lies above, subnormals and below,
 // infinities, NaNs, and 20 from torch.randint(0, 2**32, (20,), generator=torch.Generator().manual_seed(7)).
@@ -61,7 +61,7 @@ const std::byte* BytesOf(const T& value) {
 TEST(RoundingTest, IsPyTorchs) {
   for (const Rounding& row : kTable) {
     auto value = std::bit_cast<float>(row.float32);
-    if (std::isnan(value)) continue;  // Which NaN does not matter.
+    if (std::isnan(value)) continue;  // Any NaN will do.
     EXPECT_EQ(RoundToBFloat16(value), row.bfloat16) << std::hex << row.float32;
     EXPECT_EQ(RoundToFloat16(value), row.float16) << std::hex << row.float32;
   }

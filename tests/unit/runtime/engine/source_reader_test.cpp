@@ -37,7 +37,7 @@ class SourceReaderTest : public testing::Test {
     return {RecordId(record), offset, bytes, bytes};
   }
 
-  // What Read() gives is what the file holds there.
+  // Read() gives the bytes that the file holds there.
   void ExpectRight(const PieceToRead& piece) {
     std::string got(piece.bytes, '\0');
     llvm::cantFail(reader_.Read(piece.record, piece.offset, std::as_writable_bytes(std::span(got)), piece.needed_bytes,
@@ -115,7 +115,7 @@ TEST_F(SourceReaderTest, AsFarAsThereIsRoom) {
   for (const PieceToRead& piece : pieces) ExpectRight(piece);
   EXPECT_EQ(files_.reads(), 4);
   ReadAhead({Piece(0, 400, 400), Piece(0, 800, 100)});
-  ExpectRight(pieces[0]);  // What was ahead before is forgotten.
+  ExpectRight(pieces[0]);  // Pieces that were ahead before are forgotten.
   EXPECT_EQ(files_.reads(), 6);
 }
 
@@ -130,7 +130,7 @@ TEST_F(SourceReaderTest, ADamagedByteBetweenIsFound) {
   Write();
   ReadAhead({Piece(0, 10, 100), Piece(0, 3000, 100)});
   contents_[kHeader + 1500] ^= 1;
-  Write();  // What is read later is right.
+  Write();  // Later reads are right.
   EXPECT_THAT(ErrorOfChecksums(), HasSubstr("is damaged: bytes 100 to 60100"));
 }
 

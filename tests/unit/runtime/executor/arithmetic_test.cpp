@@ -29,7 +29,7 @@ struct Case {
   std::uint64_t product;
 };
 
-// What PyTorch 2.13 makes of them (on a CPU), with `slices` the three columns viewed as the dtype:
+// The results of PyTorch 2.13 (on a CPU), with `slices` the three columns viewed as the dtype:
 //   sum(slices) / len(slices), slices[0] / (1 / 3), slices[0] * (1 / 3)
 // Negative zeros, overflow on the way, subnormals, what is lost in one addition and would not be in two, and seven from
 // torch.randn(7, 3, generator=torch.Generator().manual_seed(7), dtype=torch.float64) in the dtype.

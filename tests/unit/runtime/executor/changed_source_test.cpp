@@ -94,7 +94,7 @@ TEST_F(ChangedSourceTest, E1SinceItsHeaderWasRead) {
   EXPECT_EQ(Run(), "no error");
 }
 
-// What one node sees through such a file system, another one may see through a better one.
+// A fact that one node sees through such a file system, another one may see through a better one.
 TEST_F(ChangedSourceTest, AnInodeThatDoesNotLastIsNoChange) {
   FleetingFiles fleeting;
   options_.source_versions = Versions(fleeting);

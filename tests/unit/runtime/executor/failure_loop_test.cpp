@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// G6: whichever call fails, the error names it, and there is no destination and nothing left besides.
+// G6: whichever call fails, the error names it, and there is no destination and nothing else left.
 TEST(ExecuteTest, FailureLoop) {
   SmallConversion small({{"a", {4, 4}}});
   small.AddSource({.dp = 2});

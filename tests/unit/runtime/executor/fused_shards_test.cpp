@@ -169,7 +169,7 @@ TEST(FusedShardsTest, ADifferenceIsOfItsTensor) {
   EXPECT_GE(refused, 20);
 }
 
-// What `trace` shows of the target: where each element stands.
+// The places of the target that `trace` shows: where each element stands.
 TEST(FusedShardsTest, EachElementIsFoundWhereItStands) {
   Random random(TestSeed());
   for (int i = 0; i < 200; ++i) {

@@ -1,4 +1,4 @@
-// A run that is stopped and gone on with is a run that was never stopped: the files, the digests, and what is reported
+// A run that is stopped and continued is like a run that was never stopped: the files, the digests, and the report
 // of differences are the same, whenever it is stopped and whatever threads and chunks each part has.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class ResumeTest : public testing::Test {
   std::string source() const { return folder_.Path("source"); }
   std::string target() const { return folder_.Path("target"); }
 
-  // A run that is stopped after `chunks` chunks. What it kept last is in `kept_`.
+  // A run that is stopped after `chunks` chunks. The progress that it kept last is in `kept_`.
   llvm::Expected<ExecutionReport> Run(unsigned threads, std::uint64_t chunk_bytes, int chunks) {
     ExecutionOptions options;
     options.threads = threads;
@@ -49,7 +49,7 @@ class ResumeTest : public testing::Test {
     std::atomic<int> left = chunks;
     options.cancelled = &cancelled;
     if (kept_) options.progress_before = {*kept_};
-    bool is_first = kept_.has_value();  // What earlier runs did comes first.
+    bool is_first = kept_.has_value();  // The work of earlier runs comes first.
     options.keep = [&](const std::string& progress) {
       kept_ = progress;
       if (!std::exchange(is_first, false) && --left <= 0) cancelled = true;
@@ -147,7 +147,7 @@ TEST_F(ResumeTest, StoppedAnywhereAndGoneOnWith) {
         ASSERT_EQ(failure.code, ErrorCode::kCancelled) << failure.message;
         ASSERT_NE(kept_, before);
         ++stops;
-        // What is not vouched for may be lost: bytes behind what is done, and whole files that were not begun.
+        // Work that the journal does not vouch for may be lost: bytes behind it, and whole files that were not begun.
       }
     }
     ASSERT_EQ(FilesUnder(target()), small_.ExpectedFiles()) << round;

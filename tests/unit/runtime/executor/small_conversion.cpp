@@ -221,7 +221,7 @@ void SmallConversion::AddSide(const SmallCut& cut, bool is_source, ReadRole role
   }
 }
 
-// The target's bytes that are no elements, also those within records, with two checksum fields for each record: in the
+// The target's bytes other than elements, also those within records, with two checksum fields for each record: in the
 // header and in the tail of the file.
 void SmallConversion::AddBlobs(FileId file, const std::vector<bool>& holds_element) {
   std::string& content = target_contents_[plan_.target.files[file.index()].path];

@@ -30,7 +30,7 @@ struct SmallCut {
   std::int64_t alignment = 1;  // Of where each tensor begins in its buffer.
   bool transposed = false;     // Source only, dp = 1: local tensors lie with their dimensions reversed.
   std::int64_t term = 0;       // Source only: which term of each tensor's Arithmetic it gives.
-  float times = 1;             // What is stored is the element's value times this,
+  float times = 1;             // The stored number is the element's value times this,
   float plus = 0;              // plus this.
   bool weights = false;        // Target only: what it holds is the bfloat16 weights of float32 masters.
 };
@@ -52,7 +52,7 @@ class SmallConversion {
   void Finish();
 
   void WriteSource(const std::string& folder) const;
-  // What the target's files must hold, by their paths.
+  // The bytes that the target's files must hold, by their paths.
   std::map<std::string, std::string> ExpectedFiles() const;
   // "a fp32 float32 DIGEST" for each tensor and state of the target, of its elements in order.
   std::vector<std::string> ExpectedDigests() const;
@@ -75,10 +75,10 @@ class SmallConversion {
   std::map<std::string, std::string> target_contents_;
 };
 
-// What a weight of this master should be, found the slow way.
+// The weight that this master should give, found the slow way.
 std::uint16_t SlowBFloat16(float value);
 
-// What every file below a folder holds, by its path there.
+// The bytes of every file below a folder, by its path there.
 std::map<std::string, std::string> FilesUnder(const std::string& folder);
 
 }  // namespace ucp

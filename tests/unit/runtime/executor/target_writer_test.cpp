@@ -41,7 +41,7 @@ class ArchiveToWrite {
     return {RecordId(record), begin, end - begin, std::nullopt};
   }
 
-  // What a thread has in memory, from the first range to the last: other bytes between them.
+  // The memory of a thread, from the first range to the last: other bytes between them.
   std::string Memory(std::span<const WrittenRange> ranges) const {
     auto place = [&](const WrittenRange& range) { return plan_.target.record(range.record).begin + range.offset; };
     const std::uint64_t begin = place(ranges.front());
@@ -135,7 +135,7 @@ TEST_F(TargetWriterTest, WhatLiesBetweenAndIsNotReadyMadeIsLeftAlone) {
   EXPECT_EQ(digest_, DigestOfContent());
 }
 
-// A small file is put together in memory. What is neither an element nor ready-made is zero there, whatever the
+// A small file is collected in memory. Bytes that are neither elements nor ready-made are zero there, whatever the
 // thread's memory has between the ranges of the only chunk.
 TEST(TargetWriterOfSmallFiles, WhatNobodyFillsIsZero) {
   constexpr std::uint64_t kBytes = 8;

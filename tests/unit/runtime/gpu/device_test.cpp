@@ -1,4 +1,4 @@
-// What every device promises (device.h).
+// The promises of every device (device.h).
 #include "runtime/gpu/device.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ TEST_P(DeviceTest, MoreMemoryThanThereIsIsRefused) {
   const std::string text = TextOf(DeviceMemory::Make(device(), facts.memory_bytes + (1 << 20)).takeError());
   EXPECT_THAT(text, StartsWith(device().name() + ": "));
   EXPECT_THAT(text, HasSubstr("out of memory"));
-  Must(DeviceMemory::Make(device(), 1 << 20));  // What was refused leaves no trace.
+  Must(DeviceMemory::Make(device(), 1 << 20));  // A refused request leaves no trace.
 }
 
 TEST_P(DeviceTest, AStreamKeepsTheOrder) {

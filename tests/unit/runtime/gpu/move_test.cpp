@@ -1,4 +1,4 @@
-// What a kernel computes, on the host: however the numbers are divided among lanes, each is done, and done once.
+// The computations of a kernel, on the host: however the numbers are divided among lanes, each is done, and done once.
 #include "runtime/gpu/move.h"
 
 #include <gtest/gtest.h>

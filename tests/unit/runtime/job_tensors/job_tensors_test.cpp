@@ -1,4 +1,4 @@
-// What ranks hold, as a target: compared with what each rank said, position by position.
+// The parts that ranks hold, as a target: compared with the request of each rank, position by position.
 #include "runtime/job_tensors/job_tensors.h"
 
 #include <gmock/gmock.h>

@@ -20,7 +20,7 @@ TEST(GivenRanksTest, None) {
   EXPECT_THAT(RunCommunicatorSuite(ranks), IsEmpty());
 }
 
-// Which have no Deliver() of their own.
+// They have no Deliver() of their own.
 TEST(GivenRanksTest, OfThreads) {
   RunJob(3, [](Ranks& given) {
     GivenRanks ranks(&given);

@@ -1,4 +1,4 @@
-// A job of MPI that goes on after a load has failed: the next one is not told to stop by what was said in the first.
+// A job of MPI that goes on after a load has failed: a message of the first load does not stop the next one.
 // mpirun starts it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 const std::string kFixture = std::string(UCP_SOURCE_DIR) + "/tests/fixtures/zero1_dp4/checkpoint";
 
-// What each rank says of its load, which rank 1 gives up while it reads if it is cancelled: "" if all is well.
+// Each rank's report of its load, which rank 1 gives up while it reads if it is cancelled: "" if all is well.
 std::vector<std::string> LoadOnAll(Ranks& ranks, bool is_cancelled) {
   const std::atomic<bool> cancelled = is_cancelled && ranks.rank() == 1;
   std::string said;

@@ -1,4 +1,4 @@
-// What the library gives, held together with itself: parts against wholes, one way of loading against the other. That
+// The library against itself: parts against wholes, one way of loading against the other. That
 // the numbers are those of the running engine is for tests/python/test_library.py to say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

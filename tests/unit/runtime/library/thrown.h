@@ -1,4 +1,4 @@
-// What calls of the library throw.
+// The exceptions that calls of the library throw.
 #pragma once
 
 #include <gtest/gtest.h>

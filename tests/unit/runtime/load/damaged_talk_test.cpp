@@ -1,4 +1,4 @@
-// What one rank says arrives as something else, once: then all ranks come to the same end, and none waits for ever. To
+// One message of a rank arrives damaged: then all ranks come to the same end, and none waits for ever. To
 // plan a load ranks have dozens of things to say, and each of them is damaged in turn.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ class DamagedTalk : public Communicator {
   const Damage damage_;
 };
 
-// What a rank has in the end, as text, or the error.
+// The result of a rank, as text, or the error.
 using Compiling = std::function<llvm::Expected<std::string>(Communicator&)>;
 
 constexpr int kRanks = 3;
@@ -90,7 +90,7 @@ bool Run(const Compiling& compile, int speaker, int nth, Damage damage, std::vec
   return has_damaged;
 }
 
-// How many of the things that are said are known to be damaged, at least.
+// The least number of messages whose damage is noticed.
 void ExpectOneEnd(const Compiling& compile, int least_noticed) {
   std::vector<std::string> right;
   std::vector<std::string> errors;
@@ -143,7 +143,7 @@ TEST(DamagedTalkTest, WhilePlanningALoadIntoTensors) {
       10);
 }
 
-// What ranks have read and checked comes together at the first one. Nobody sees whether elements are right that one
+// The results of reading and checking come together at the first rank. Nobody sees whether elements are right that one
 // rank read for another.
 TEST(DamagedTalkTest, WhileLoading) {
   SmallConversion conversion({{"a", {6, 4}}, {"b", {8}}});

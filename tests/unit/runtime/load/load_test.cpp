@@ -1,4 +1,4 @@
-// E1 to E5 are those of engine.h. What the memory must hold comes from SmallConversion's slow rules, or is what an
+// E1 to E5 are those of engine.h. The expected memory comes from SmallConversion's slow rules, or is what an
 // ordinary conversion of a real checkpoint writes.
 #include "runtime/load/load.h"
 

@@ -94,7 +94,7 @@ SmallConversion Replicated() {
   return small;
 }
 
-// Padding inside of them, too.
+// Also padding inside of them.
 std::uint64_t BytesOfShards(const Plan& plan) {
   std::uint64_t bytes = 0;
   ForEachTargetRange(plan, [&](const TargetRange& range) {
@@ -281,7 +281,7 @@ TEST(ExchangeTest, ARankThatIsGoneIsNamedByAllOthers) {
       ASSERT_FALSE(static_cast<bool>(report));
       errors[static_cast<std::size_t>(ranks.rank())] = TakeFailure(report.takeError()).message;
     });
-    // Who waits for one that has left because of it, is told of that one.
+    // A rank that waits for one that has left because of it gets an error that names that one.
     EXPECT_THAT(errors[0], ::testing::MatchesRegex("rank [12] of 3 is gone"));
     EXPECT_THAT(errors[2], ::testing::MatchesRegex("rank [01] of 3 is gone"));
     EXPECT_TRUE(errors[0].starts_with("rank 1") || errors[2].starts_with("rank 1"));

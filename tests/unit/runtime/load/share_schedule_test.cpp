@@ -1,4 +1,4 @@
-// Who reads how much, and when it is given to others: against what must hold for random sets of ranks.
+// The amount that each rank reads, and the time at which it gives it to others, for random sets of ranks.
 #include "runtime/load/share_schedule.h"
 
 #include <gmock/gmock.h>

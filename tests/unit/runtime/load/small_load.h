@@ -1,4 +1,4 @@
-// What the tests of loading begin with: a conversion as a plan to load by, its source in a folder, and what each record
+// The start of the tests of loading: a conversion as a plan to load by, its source in a folder, and what each record
 // must hold.
 #pragma once
 

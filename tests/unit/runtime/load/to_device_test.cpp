@@ -101,7 +101,7 @@ TEST(ToDeviceTest, ManySmallTensorsAreFewTransfers) {
   EXPECT_LE(report->launches, 6U);
 }
 
-// What real checkpoints become on a device is what an ordinary conversion of them writes.
+// A device gets of a real checkpoint the bytes that an ordinary conversion writes.
 void ExpectAsConverted(const std::string& fixture, const std::string& target) {
   const ConvertedLoad converted = Convert(fixture, target);
   SetHostDevice({.delay = std::chrono::microseconds(50)});
@@ -195,7 +195,7 @@ TEST(ToDeviceTest, OneRanksDeviceIsEveryRanksErrorAndNamed) {
   }
 }
 
-// Which of a device's calls fails does not matter: it is an error that says which, and nothing is left behind.
+// Any call of a device may fail: the error names it, and nothing is left behind.
 TEST(ToDeviceTest, AFailingCallIsAnErrorAndLeavesNothing) {
   SmallConversion conversion({{"a", {6, 4}}, {"b", {8}}});
   conversion.AddSource({.dp = 2});

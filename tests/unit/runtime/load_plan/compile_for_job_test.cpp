@@ -1,4 +1,4 @@
-// What a process holds is filled with what the file's own header says, and as it is stored where the file has it as it
+// The tensors of a process are filled by the file's own header, and without a change where the file has them as each
 // is held.
 #include "runtime/load_plan/compile_for_job.h"
 

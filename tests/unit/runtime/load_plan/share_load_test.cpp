@@ -26,7 +26,7 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Which files were opened, and how often.
+// The files that were opened, and how often.
 class OpenedFiles : public testing::CountingFileSystem {
  public:
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override {

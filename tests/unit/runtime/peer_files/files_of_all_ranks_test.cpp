@@ -49,7 +49,7 @@ class FilesOfAllRanksTest : public testing::Test {
     }
   }
 
-  // What rank 0 reports, or each rank's error, joined by lines.
+  // The report of rank 0, or each rank's error, joined by lines.
   std::variant<ExecutionReport, std::string> Run(const Plan& plan, unsigned threads, std::uint64_t chunk_bytes,
                                                  bool verify_crc = true) {
     std::vector<std::string> errors(static_cast<std::size_t>(ranks_));
@@ -118,7 +118,7 @@ TEST_F(FilesOfAllRanksTest, AnyPartsGiveTheSameFiles) {
   }
 }
 
-// One rank sees all, and the others nothing: they are sent each byte that they write, and none besides, though the
+// One rank sees all, and the others nothing: they are sent each byte that they write, and no other, though the
 // target is cut across the rows of the source. Every byte is written by one of the three, so sent if one of the other
 // two has it.
 TEST_F(FilesOfAllRanksTest, NothingIsSentBesidesWhatIsNeeded) {
@@ -180,7 +180,7 @@ TEST_F(FilesOfAllRanksTest, AFileThatNobodySeesIsNamedByAll) {
   EXPECT_THAT(std::get<std::string>(outcome), HasSubstr("which the plan reads, is at none of the 3 ranks"));
 }
 
-// What describing a source does: rank 0 lists and reads, whoever has it.
+// The work of describing a source: rank 0 lists and reads, whoever has it.
 TEST_F(FilesOfAllRanksTest, FoldersAndFilesOfAll) {
   WriteTestFile(Node(1) + "/step/a", "of rank 1");
   WriteTestFile(Node(2) + "/step/b", "of rank 2");

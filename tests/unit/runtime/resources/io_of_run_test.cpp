@@ -1,4 +1,4 @@
-// What a trial is made for; what it says is choose_means_test.cpp's.
+// The cases in which a trial is made; choose_io_test.cpp has its results.
 #include "runtime/resources/io_of_run.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What a process held before it moves elements is taken off the memory that it may use, and once only.
+// The memory of a process before it moves elements is taken off the memory that it may use, and once only.
 #include "runtime/resources/resident_memory.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kHeld = 96 * kMiB;
 
-// What is left of a GiB.
+// The rest of a GiB.
 std::uint64_t Left(const MemoryToMove& to_move) {
   ExecutionOptions execution;
   execution.memory_bytes = 1024 * kMiB;

@@ -59,7 +59,7 @@ class SeenElsewhere : public ForwardingFileSystem {
   const std::string seen_;
 };
 
-// What rank 0 has of all files, of which rank 1 sees those in `seen`; `opened` by each of them.
+// The headers that rank 0 has of all files, of which rank 1 sees those in `seen`; `opened` by each of them.
 std::vector<std::string> HeadersAtFirstRank(const std::string& folder, const std::string& seen,
                                             std::vector<int>& opened) {
   SeenElsewhere first(folder, folder);

@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 enum class Slow { kThroughThePageCache, kPastIt };
 
-// The real file system, of which one way takes its time. What goes past the page cache does not come through here; but
+// The real file system, of which one way takes its time. Calls past the page cache do not come through here; but
 // to go there a file that is read is asked for its path, and one that is written is opened a second time and then
 // synced.
 class SlowFiles : public ForwardingFileSystem {
@@ -102,7 +102,7 @@ class ChooseIoTest : public testing::Test {
   // Some of these have no direct way, or nothing to go past; then both sentences say so and there is nothing to choose.
   static bool IsTried(const IoChoice& way) { return way.buffered_bytes_per_second > 0; }
 
-  // What was just written is in the page cache.
+  // Bytes that were just written are in the page cache.
   std::vector<FileToRead> WrittenSource() {
     std::vector<FileToRead> files;
     for (const char* name : {"a", "b", "c"}) {
@@ -215,7 +215,7 @@ TEST_F(ChooseIoTest, StretchesAreReadWholeAndOnce) {
   }
 }
 
-// Whichever call fails, the trial's file is gone or its name is told, and the conversion may go on.
+// Whichever call fails, the trial's file is gone or a message names it, and the conversion may go on.
 TEST_F(ChooseIoTest, FailureLoop) {
   const std::vector<FileToRead> source = Source();
   if (const IoChoice way = ChooseReading(RealFileSystem(), source, kMany, Small()); !IsTried(way)) {

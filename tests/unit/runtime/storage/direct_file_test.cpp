@@ -1,4 +1,4 @@
-// What goes past the page cache is held against the same bytes in memory, and against how many went the ordinary way.
+// Calls past the page cache are compared with the same bytes in memory, and with the count of ordinary calls.
 #include "runtime/storage/direct_file.h"
 
 #include <fcntl.h>

@@ -61,7 +61,7 @@ void ForEachIndex(const std::vector<std::int64_t>& shape, Visit visit) {
   }
 }
 
-// What is said of one element of a source of whole float32 values and their bfloat16 weights.
+// Checks the trace of one element of a source of whole float32 values and their bfloat16 weights.
 void ExpectRight(SmallConversion& small, const std::string& what) {
   Traced traced(small);
   const std::map<std::string, std::string> expected = small.ExpectedFiles();

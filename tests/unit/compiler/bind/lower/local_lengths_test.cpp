@@ -1,4 +1,4 @@
-// What the checker expects of each shard, against the positions that the layout selects there: two ways to the same
+// The checker's length of each shard, against the positions that the layout selects there: two ways to the same
 // number, which share no arithmetic. A layout is lowered without a checkpoint, shards are cut from it, and the spec
 // must find nothing to say about them; and must say something about each shard that is one too long.
 #include <gtest/gtest.h>

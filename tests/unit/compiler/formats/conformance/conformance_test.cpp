@@ -1,4 +1,4 @@
-// What every format must do, with every checkpoint we have of it. A format joins by adding its samples to those of
+// The duties of every format, with every checkpoint we have of it. A format joins by adding its samples to those of
 // samples.cpp.
 
 #include <gmock/gmock.h>

@@ -204,7 +204,7 @@ TEST(DcpMetadata, PathsWithoutEndAreRefused) {
               HasSubstr("is nested 251 deep, and 200 are read"));
 }
 
-// What other planners store there is not read.
+// Entries that other planners store there are not read.
 TEST(DcpMetadata, WithoutPathsKeysAreNames) {
   const ValuePtr root = TwoChunks({}).Metadata();
   for (const ValuePtr& paths : {pytorch::MakeNone(), MakeText("?"), pytorch::MakeDict({})}) {

@@ -1,4 +1,4 @@
-// Which objects are known: the forms that frameworks write, and not others under the same names.
+// The known objects: the forms that frameworks write, and not others under the same names.
 #include "compiler/formats/objects/known_objects.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace ucp::objects {
 namespace {
 
-// What is not known in a pickle of protocol 2: "" if all of it is.
+// The objects of a pickle of protocol 2 that are not known; "" if all are.
 std::string Unknown(const std::string& pickle, const std::vector<std::string>& keep = {}) {
   llvm::Expected<pytorch::Pickle> read = pytorch::ReadPickle("\x80\x02" + pickle + ".");
   if (!read) return "cannot be read: " + TakeFailure(read.takeError()).message;

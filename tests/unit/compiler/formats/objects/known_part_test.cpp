@@ -1,4 +1,4 @@
-// What is left of a value when objects that are not known go.
+// The part of a value that is left when objects that are not known go.
 #include "compiler/formats/objects/known_part.h"
 
 #include <fmt/format.h>

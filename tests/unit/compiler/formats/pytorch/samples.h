@@ -26,7 +26,7 @@ Archive SampleArchive(std::string_view name);
 // Its data.pkl.
 std::string SamplePickle(std::string_view name);
 
-// What reading gives: the error's text, or the printed tree.
+// The result of reading: the error's text, or the printed tree.
 std::string PickleResult(std::string_view pickle);
 std::string ArchiveResult(std::string bytes);
 

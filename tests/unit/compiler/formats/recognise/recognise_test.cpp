@@ -1,4 +1,4 @@
-// Which checkpoint a path means: roots, tags, broken pointers, several formats in one folder.
+// The checkpoint that a path means: roots, tags, broken pointers, several formats in one folder.
 #include "compiler/formats/recognise/recognise.h"
 
 #include <gmock/gmock.h>
@@ -81,7 +81,7 @@ TEST_F(RecogniseTest, AsksWhichOfSeveral) {
                         "(deepspeed); name one of them"));
 }
 
-// What Hugging Face's Trainer leaves in its output folder, and Accelerate in the folder of a state.
+// Files that Hugging Face's Trainer leaves in its output folder, and Accelerate in the folder of a state.
 TEST_F(RecogniseTest, FindsTheFoldersOfTrainers) {
   MakeCheckpoint("output/checkpoint-500/global_step500");
   WriteFile("output/checkpoint-500/latest", "global_step500");

@@ -52,7 +52,7 @@ class CheckpointCopy {
   std::string tag_;
 };
 
-// What is found in the copy, whatever its format.
+// The description of the copy, whatever its format.
 llvm::Expected<Checkpoint> Read(const CheckpointCopy& copy, const RankPreference& preference = {},
                                 unsigned threads = 1);
 // It is refused with this code, in one line that has all these words.

@@ -43,7 +43,7 @@ std::string Sha256(const std::string& bytes);
 // weight, the weight of all others, without aliases.
 std::vector<LogicalTensor> WholeTensors(const Inventory& inventory);
 
-// What `format` lays out for a checkpoint without tensor parallelism, with everything that the checkpoint has.
+// The files that `format` lays out for a checkpoint without tensor parallelism, with everything that it has.
 // `settings` are those of the strategy.
 llvm::Expected<TargetFiles> LayOutWhole(const Format& format, const Checkpoint& checkpoint,
                                         const std::string& settings = "");

@@ -210,7 +210,7 @@ TEST(ExpertGroups, OfAutoEpAreSplitByWhatAStageHas) {
   EXPECT_THAT(OnStages(from_two, 4, uneven, one).front().front(), HasSubstr("was not split as DeepSpeed"));
 }
 
-// What such groups have in common with those of another split is their order alone.
+// Such groups have nothing but their order in common with those of another split.
 TEST(ExpertGroups, LargeOnesOfOtherStagesAreNotGuessedAt) {
   TrainingState training = Training({Group("ep_size_4", kAll)});
   deepspeed::EditState(training).pipeline = PipelineLayers{};

@@ -1,4 +1,4 @@
-// What a folder of whole tensors remembers of a pipeline. That targets follow from it is for tests/programs.
+// The trace of a pipeline in a folder of whole tensors. tests/programs show that targets follow from it.
 #include "compiler/formats/deepspeed/common/pipeline_layers.h"
 
 #include <gmock/gmock.h>

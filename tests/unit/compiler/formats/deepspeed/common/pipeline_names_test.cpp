@@ -42,7 +42,7 @@ TEST(PipelineNames, LayersHaveTheirNumbers) {
   EXPECT_EQ(Found(names, 2, Layer({{"weight", {2}}})), "0 2.");
 }
 
-// What is wrong with the order of stages of one tensor-parallel rank each; empty if nothing is.
+// The fault in the order of stages of one tensor-parallel rank each; empty if there is none.
 std::string WrongOrder(const std::vector<ModelStates>& states, std::int64_t tp = 1) {
   llvm::Error error = CheckStagesFollow("folder", tp, states);
   return error ? TakeFailure(std::move(error)).message : "";

@@ -250,7 +250,7 @@ TEST(Contradiction, ClientState) {
   // Megatron's own step.
   ExpectContradiction(
       {"gpt_pp2_tp2_dp2", kModel1, {"iteration"}, MakeInteger(5), kModel0, "`iteration` is 4", "tp=1,pp=0"});
-  // What else a script saves is its own affair, and told.
+  // Other entries of a script may differ, and a note names them.
   CheckpointCopy copy("gpt_pp2_tp2_dp2");
   for (const char* file : {kModel1, kModel2}) copy.Set(file, {"tokens"}, MakeInteger(1024));
   auto checkpoint = Read(copy);

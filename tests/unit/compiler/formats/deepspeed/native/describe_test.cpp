@@ -1,4 +1,4 @@
-// What the reader finds in the fixtures, against what the running engine held.
+// The reader's findings in the fixtures, against the state of the running engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -219,7 +219,7 @@ TEST(DeepSpeed, ModelParallelRanksAreCountedAsNumbers) {
   EXPECT_THAT(failure.message, HasSubstr("`mp_rank_100_model_states.pt` is missing"));
 }
 
-// What older versions wrote differently and means the same.
+// Entries that older versions wrote differently and that mean the same.
 TEST(DeepSpeed, OlderSpellings) {
   testing::CheckpointCopy copy("zero2_dp2");
   copy.Rename("zero_pp_rank_0_mp_rank_00_optim_states.pt", "fp16_zero_pp_rank_0_mp_rank_00_optim_states.pt");

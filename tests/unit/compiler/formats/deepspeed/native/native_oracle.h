@@ -33,7 +33,7 @@ struct NativeModel {
   bool fused = false;  // Stage 0 and not float32: FP16_Optimizer.
 
   std::string Settings() const;
-  // What tensor rank `t` has of one state.
+  // The part of one state that tensor rank `t` has.
   Elements Local(const std::string& tensor, const std::string& state, std::int64_t t) const;
 };
 

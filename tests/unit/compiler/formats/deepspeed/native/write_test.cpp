@@ -1,4 +1,4 @@
-// What the native writer lays out, element by element, against an oracle that follows DeepSpeed's own words: lists of
+// The layout of the native writer, element by element, against an oracle that follows DeepSpeed's own words: lists of
 // elements are concatenated, dealt out, padded and cut. Models, groups, ranks and settings are random, and every
 // element of every state is a number of its own. The files are poured out and read back as PyTorch would see them.
 #include <fmt/ranges.h>

@@ -12,7 +12,7 @@ ShapeExpr Cut(ShapeExpr inner) { return ShapeExpr::Cut(std::move(inner), {"tp"})
 ShapeExpr Times(std::vector<ShapeExpr> factors) { return ShapeExpr::Product(std::move(factors)); }
 ShapeExpr Plus(std::vector<ShapeExpr> terms) { return ShapeExpr::Sum(std::move(terms)); }
 
-// What stands beside `param`, printed.
+// The entries beside `param`, printed.
 std::string Entries(std::vector<ShapeExpr> dims) {
   LogicalTensor tensor;
   tensor.name = "w";

@@ -124,7 +124,7 @@ TEST(UniversalWrite, OneFileForEachRankOfTheTarget) {
   }
 }
 
-// Which engine saves what of this, the files of a real one say; it also says of each tensor of its module what it is.
+// The files of a real engine say which of these it saves, and of each tensor of its module what it is.
 TEST(UniversalWrite, SaysWhoSharesExpertsOutBesideTensorParallelism) {
   Folder folder("autoep_ep2_dp4", {{"mp", "2"}, {"ep", "4"}, {"dp", "4"}});
   for (const char* rank : {"00", "01"}) {

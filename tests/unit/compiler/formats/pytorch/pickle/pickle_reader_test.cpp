@@ -233,7 +233,7 @@ TEST(PickleReader, RefusesMoreObjectsThanBytes) {
   EXPECT_THAT(PickleResult(Program("(" + std::string(400'000, ']') + "l")), HasSubstr("more than any honest one"));
 }
 
-// What nothing leads to is emptied, and nothing else is.
+// A tensor that nothing leads to is emptied, and nothing else is.
 TEST(PickleReader, EmptyContainersStayWhatTheyAre) {
   EXPECT_EQ(PickleResult(Program("}(K\x01]K\x02}K\x03)u")), "{1: [], 2: {}, 3: ()}");
 }

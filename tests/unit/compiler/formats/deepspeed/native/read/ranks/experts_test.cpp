@@ -61,7 +61,7 @@ TEST(Experts, LayersOfDifferentDegrees) {
   EXPECT_EQ(cut_over.at("embed.weight"), 4u);
 }
 
-// Whole experts that tensor-parallel ranks share out, too: rank r of the stage has expert r mod 4.
+// Also whole experts that tensor-parallel ranks share out: rank r of the stage has expert r mod 4.
 TEST(Experts, WholeOnesAreOnNoTensorRank) {
   const Checkpoint checkpoint = testing::DescribeOrFail(RealFiles(), testing::FixtureRoot("moe_tp2_ep4_dp4_whole"));
   EXPECT_EQ(ToString(checkpoint.inventory.mesh), "pp=1 dp=4 tp=2 edp=2 ep=4");

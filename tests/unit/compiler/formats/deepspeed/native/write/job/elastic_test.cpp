@@ -1,4 +1,4 @@
-// Which form the states of stages 1 and 2 have, and where the settings come from that an elastic checkpoint lacks.
+// The form of the states of stages 1 and 2, and the origin of the settings that an elastic checkpoint lacks.
 #include "compiler/formats/deepspeed/native/write/job/elastic.h"
 
 #include <gmock/gmock.h>

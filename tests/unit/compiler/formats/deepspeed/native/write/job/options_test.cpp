@@ -1,4 +1,4 @@
-// What a strategy leaves open is as `ds_config` and the optimizer's own settings have it.
+// Settings that a strategy leaves open are as `ds_config` and the optimizer's own settings have them.
 #include "compiler/formats/deepspeed/native/write/job/options.h"
 
 #include <gmock/gmock.h>

@@ -200,7 +200,7 @@ struct Capture {
   Identifier counter;
   bool local = false;          // Counted from 0 on every stage.
   std::int64_t factor = 1;     // By which the counter is multiplied when it is printed; 1 or more.
-  std::optional<Expr> offset;  // What is added when the counter is printed; `i - 1` has a Sum with one minus term.
+  std::optional<Expr> offset;  // Added when the counter is printed; `i - 1` has a Sum with one minus term.
   Expr count;
 };
 

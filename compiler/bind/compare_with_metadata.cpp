@@ -25,7 +25,7 @@ std::string TextOfCut(TensorLayout tensor) {
 bool AreAlike(const TensorLayout& ours, const TensorLayout& theirs, const Mesh& mesh) {
   auto alike = AreCutAlike(ours, theirs, mesh);
   if (alike) return *alike;
-  llvm::consumeError(alike.takeError());  // A cut that does not fit is said by whoever uses it.
+  llvm::consumeError(alike.takeError());  // Whoever uses a cut that does not fit reports it.
   return true;
 }
 

@@ -73,7 +73,7 @@ class ShapeMatcher {
         continue;
       }
       for (std::size_t i = 0; i < lengths.size(); ++i) {
-        auto local = lengths[i].At(shard->coordinate);  // None outside of the mesh, which is told elsewhere.
+        auto local = lengths[i].At(shard->coordinate);  // None outside of the mesh, which another check reports.
         if (!local || shard->shape[i] == *local) continue;
         std::string where = lengths[i].AllSame() ? " on one rank" : " at " + WhereText(*shard);
         Note(*shard, fmt::format("is {}{}", *local, where), declared.mismatches[i]);

@@ -35,7 +35,7 @@ enum class Role : std::uint8_t {
   kCount,      // How far a capture counts: a number of dims and outer counters.
   kPrinted,    // A number in a name: of dims and counters.
   kLength,     // A dimension of a tensor: of dims and counters, with cuts and padding.
-  kMultiple,   // What padding fills up to, and a part of a scale: of dims and sizes of axes.
+  kMultiple,   // The multiple of a padding, and a part of a scale: of dims and sizes of axes.
   kStage,      // pp[2]: a number of dims.
   kCutNumber,  // A unit, a width or a position behind a cut rule: a number of dims and counters.
   kCompared,   // A side of a comparison, or a place in a list: a number of dims and counters.

@@ -17,7 +17,7 @@ struct OutputRequest {
   std::string what;                 // "the plan"
   std::string_view begins;          // As every such file does; empty: what is there is never one.
   bool force = false;               // It may replace another kind of file.
-  std::vector<std::string> inputs;  // Files that the command reads or writes besides; empty ones are none.
+  std::vector<std::string> inputs;  // Other files that the command reads or writes; empty ones are none.
 };
 
 // Where it goes.

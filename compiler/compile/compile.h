@@ -28,7 +28,7 @@ struct CompileOptions {
 };
 
 struct Compiled {
-  BoundSource source;  // What the target took of it.
+  BoundSource source;  // As much of the source as the target took.
   Plan plan;
   std::string plan_hash;         // HashOfPlan(); empty unless it is wanted.
   double planning_seconds = 0;   // From the bound source to the plan,

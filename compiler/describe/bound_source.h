@@ -42,7 +42,7 @@ struct SourceRequest {
 
 // A checkpoint as its headers have it.
 struct Described {
-  std::string folder;          // What file paths of the inventory are relative to; empty: there are no files.
+  std::string folder;          // The folder of the inventory's file paths; empty: there are no files.
   std::string requested_path;  // As the user named it.
   CheckpointIdentity identity;
   Checkpoint checkpoint;
@@ -52,7 +52,7 @@ struct Described {
 struct BoundSource : Described {
   OpenedSpec spec;  // Null without one.
   std::optional<BoundSpec> bound;
-  std::string why_no_spec;  // What the catalogue has to say to a source on one rank, if it was asked and did not fit.
+  std::string why_no_spec;  // The catalogue's reason for a source on one rank, if it was asked and did not fit.
   Layout layout;
   // How the files hold the tensors. Padding, means and scales of a spec are for ranks; a folder of whole tensors has
   // none of it.

@@ -19,7 +19,7 @@ struct ComposedArchive {
   std::uint64_t bytes = 0;
   std::vector<pytorch::Blob> blobs;         // With the small tensors and their checksums.
   std::vector<pytorch::StorageSlot> slots;  // Of the tensors that are to come, in the order of their storages.
-  std::vector<const LargeTensor*> large;    // Which each of them is; null: one of AddTensor().
+  std::vector<const LargeTensor*> large;    // The large tensor of each; null: one of AddTensor().
 };
 
 class ArchiveComposer {

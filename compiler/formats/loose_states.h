@@ -23,7 +23,7 @@ namespace ucp {
 struct SteppedPiece {
   std::size_t shard = 0;  // Of the inventory. Source only.
   std::string tensor;     // Its name in the layout.
-  std::string held;       // Which part of that the local tensor is: ToString() of its product set.
+  std::string held;       // The part of that in the local tensor: ToString() of its product set.
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t place = 0;

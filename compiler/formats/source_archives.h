@@ -42,7 +42,7 @@ struct SourceArchive {
   FileId file;
   std::unique_ptr<ReadableFile> readable;  // Let go of the archive to close it.
   pytorch::Archive archive;
-  std::unique_ptr<pytorch::SmallTensorReader> small_tensors;  // What it has read is let go of with the archive.
+  std::unique_ptr<pytorch::SmallTensorReader> small_tensors;  // Its memory is freed with the archive.
 
   const pytorch::Value& root() const { return *archive.root(); }
 };

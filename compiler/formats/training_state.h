@@ -74,7 +74,7 @@ struct TrainingState {
   ValueOrigin optimizer_origin;
   ValueOrigin engine_origin;
   std::vector<RankState> ranks;                // By model-parallel rank (pipeline major). Never empty.
-  std::size_t counting_rank = 0;               // Which of them counts for a target that has other ranks.
+  std::size_t counting_rank = 0;               // The index of the one that counts for a target that has other ranks.
   std::map<std::string, std::string> aliases;  // A second name of a tensor (shared parameters).
   std::string order_doubt;                     // Why the order of the groups' parameters is not known; empty if it is.
   bool has_unread_optimizer = false;           // There is one, or should be, which `absent_optimizer` says of.

@@ -18,7 +18,7 @@
 namespace ucp {
 namespace {
 
-constexpr std::int64_t kUsualGrain = 64;  // What DeepSpeed recommends for `tp_grain_size`.
+constexpr std::int64_t kUsualGrain = 64;  // DeepSpeed recommends it for `tp_grain_size`.
 
 struct Segment {
   Interval interval;

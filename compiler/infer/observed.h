@@ -29,7 +29,7 @@ struct Observation {
   std::int64_t tp = 1;
   std::int64_t pp = 1;
   std::int64_t elsewhere_tp = 1;
-  std::int64_t vocabulary_grain = 0;    // What `args` says a vocabulary is padded to a multiple of, by tp; 0: nothing.
+  std::int64_t vocabulary_grain = 0;    // `args` has the vocabulary padded to a multiple of this, by tp; 0: of nothing.
   std::vector<ObservedTensor> tensors;  // Sorted by name.
   std::map<std::string, std::string> aliases;  // Second name to first.
 };

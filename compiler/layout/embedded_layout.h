@@ -34,7 +34,7 @@ struct EmbeddedLayout {
   std::vector<SubParameters> sub_parameters;            // The first that matches counts.
   std::int64_t original_vocabulary = 0;                 // Without padding; 0: not said.
   std::vector<std::pair<std::string, AffineMap>> maps;  // By pattern.
-  std::vector<std::pair<std::string, std::string>> unsupported;  // What no map describes, and why.
+  std::vector<std::pair<std::string, std::string>> unsupported;  // Tensors that no map describes, and why.
 };
 
 }  // namespace ucp

@@ -44,7 +44,7 @@ struct RankDecision {
   std::string believed_file;
   std::string overruled;
   std::string overruled_file;
-  std::uint64_t elements = 0;  // How many of a tensor's elements differ; 0: it is no tensor's.
+  std::uint64_t elements = 0;  // The number of elements of a tensor that differ; 0: not of a tensor.
   bool operator==(const RankDecision&) const = default;
 };
 

@@ -19,13 +19,13 @@ namespace ucp {
 // How n positions are cut over k coordinates. The widths of AutoTP and of torch.chunk differ, and so do their names
 // here.
 enum class CutRule {
-  kEven,    // n / k each; k must divide n.
-  kChunk,   // ceil(n / k) each; the last ones get what is left, which may be nothing (torch.chunk).
-  kSpread,  // The first n % k get one more (AutoTP, numpy.array_split), in whole units of `grain` positions; what is no
-            // whole unit goes to the last coordinate.
-  kWidths,  // Explicit: coordinate i gets widths[i], zero allowed; together n.
-  kList,    // Explicit: coordinate i gets the positions lists[i], in that order; each at least once over all
-            // coordinates, and not twice in one. The only rule whose selections need not be increasing.
+  kEven,       // n / k each; k must divide n.
+  kChunk,      // ceil(n / k) each; the last ones get what is left, which may be nothing (torch.chunk).
+  kSpread,     // The first n % k get one more (AutoTP, numpy.array_split), in whole units of `grain` positions; the
+               // rest goes to the last coordinate.
+  kWidths,     // Explicit: coordinate i gets widths[i], zero allowed; together n.
+  kList,       // Explicit: coordinate i gets the positions lists[i], in that order; each at least once over all
+               // coordinates, and not twice in one. The only rule whose selections need not be increasing.
   kReplicate,  // Even if k divides n; if n divides k, coordinate i holds position i / (k / n).
 };
 

@@ -69,7 +69,7 @@ struct LogicalTensor {
   std::vector<std::int64_t> shape;
   std::vector<State> states;         // Sorted by name. Parameters: the master and the optimizer's; others: "weight".
   std::vector<ShapeExpr> dims;       // How the layout puts each dimension together and cuts it; empty: it does not say.
-  std::optional<DType> weight = {};  // What the model computes with, where the source says it.
+  std::optional<DType> weight = {};  // The dtype in which the model computes, if the source says it.
 };
 
 // The state of this name; nullptr if the tensor has none.

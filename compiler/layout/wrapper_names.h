@@ -21,7 +21,7 @@ std::string NameInStateDict(std::string name);
 
 struct PlainNames {
   std::map<std::string, std::string> plain;  // Of each name that changes. No two are the same, nor an unchanged name.
-  std::vector<std::string> wrappers;         // What was taken out: "_orig_mod.", …
+  std::vector<std::string> wrappers;         // The parts that were taken out: "_orig_mod.", …
   std::string clash;                         // "`a` and `b` would both be `c`": nothing changes then. Else empty.
   std::string of_adapter;                    // The first name that is an adapter's own; empty if none is.
 };

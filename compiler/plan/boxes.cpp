@@ -67,7 +67,7 @@ class BoxWalk {
   const LexBound& low_;
   const LexBound& high_;
   Emit emit_;
-  llvm::SmallVector<Progressions, 6> box_;  // What is fixed so far, and all of the geometry in the dimensions behind.
+  llvm::SmallVector<Progressions, 6> box_;  // The dimensions fixed so far, and all of the geometry in those behind.
 };
 
 // One box for each choice of a progression in every dimension, leftmost slowest.

@@ -70,8 +70,8 @@ struct PlanRead {
   Spread spread = Spread::kAcrossBuffer;
   BufferSetId states;
   std::string reason;         // kUnused only.
-  std::int64_t term = 0;      // Which term of its tensor's Arithmetic it gives, or is compared with.
-  bool is_overruled = false;  // kCompare and kCheckRounding: the user believes another rank, so differences are told.
+  std::int64_t term = 0;      // The index of the term of its tensor's Arithmetic that it gives, or is compared with.
+  bool is_overruled = false;  // kCompare and kCheckRounding: the user prefers another rank; differences are reported.
 };
 
 // A part of a written shard, of one tensor. Local place (i, j, …) of the set is the shard's element `begin + i *
@@ -133,7 +133,7 @@ struct Plan {
   FileReaders readers;
 
   RankPreference preference;            // Whom the user believes where copies differ.
-  std::vector<RankDecision> decisions;  // What that decided when the plan was made.
+  std::vector<RankDecision> decisions;  // Its decisions when the plan was made.
 
   std::vector<LeftOut> left_out;  // Objects of the source that the target lacks.
 

@@ -34,12 +34,12 @@ namespace ucp {
 struct Step {
   ReadRole role = ReadRole::kCopy;
   TensorId tensor;
-  std::size_t read = 0;   // Which of Plan::reads.
+  std::size_t read = 0;   // Index in Plan::reads.
   std::int64_t term = 0;  // Its PlanRead::term.
   RecordId source;
   std::int64_t source_element = 0;  // Of the record, counted in the source's dtype.
   RecordId target;
-  std::size_t piece = 0;  // Which of PlanWrite::pieces.
+  std::size_t piece = 0;  // Index in PlanWrite::pieces.
   std::int64_t target_element = 0;
   std::int64_t run_elements = 0;         // Innermost: contiguous on both sides.
   llvm::SmallVector<StepLoop, 4> loops;  // Around it, outermost first. Empty: one run.
@@ -57,14 +57,14 @@ std::string ToString(const Plan& plan, const Step& step);
 
 // A part of what is written: local elements [begin, end) of one written shard in one state, within one target part.
 struct TargetRange {
-  std::size_t write = 0;  // Which of Plan::writes.
+  std::size_t write = 0;  // Index in Plan::writes.
   std::string state;
   RecordId record;
   std::int64_t record_element = 0;  // Where in the record local element `begin` lies.
   std::int64_t begin = 0;
   std::int64_t end = 0;
   DType dtype = DType::kFloat32;
-  DType source_dtype = DType::kFloat32;  // What its elements are before they are cast.
+  DType source_dtype = DType::kFloat32;  // The dtype of its elements before they are cast.
 };
 
 // Everything the plan writes, as one range for each written shard, state and part, in the order of the plan; padding

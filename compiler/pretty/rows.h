@@ -21,7 +21,7 @@ struct Row {
   std::vector<Word> words;         // With the comments between them. One comment alone for a comment's own row.
   std::vector<std::size_t> cells;  // Where the second cell begins, and the third, as indices of `words`.
   std::optional<ColumnGroup> group;
-  std::string_view comment;  // What stands behind the row on its line; empty for none.
+  std::string_view comment;  // The comment behind the row on its line; empty for none.
 
   bool is_comment() const { return words.front().kind == WordKind::kComment; }
 };

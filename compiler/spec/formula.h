@@ -55,7 +55,7 @@ struct Formula {
   SourceRange range;
   bool parenthesized = false;
   std::int64_t number = 0;          // kNumber.
-  std::size_t index = 0;            // Which of the spec's dims (kDim), of the name's counters (kCounter), or of the
+  std::size_t index = 0;            // Index among the spec's dims (kDim), the name's counters (kCounter), or the
                                     // spec's facts (kElement, kLength, kCount; the operand is the place in the list).
   std::string text;                 // kCount: what is counted.
   std::string axis;                 // kAxisSize.

@@ -29,7 +29,7 @@ struct NumberSlot {
   std::optional<std::string> literal;
   NumberRange range;
   bool local = false;                  // It is a counter that counts from 0 on every stage.
-  std::optional<std::size_t> counter;  // Which of the pattern's counters it introduces.
+  std::optional<std::size_t> counter;  // The index of the pattern's counter that it introduces.
 };
 
 struct Variant {

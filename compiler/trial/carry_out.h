@@ -14,7 +14,7 @@ namespace ucp {
 llvm::Expected<Plan> PlanBetween(const Side& source, const Side& target);
 
 struct CarriedOut {
-  Memory memory;            // What then stands in the target's records.
+  Memory memory;            // The content of the target's records then.
   std::string problem;      // Empty: no step left its records, read a free place, wrote a place twice or compared two
                             // different elements.
   std::int64_t copied = 0;  // Elements.

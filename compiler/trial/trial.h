@@ -32,8 +32,8 @@ struct TrialReport {
   std::int64_t conversions = 0;
   std::int64_t copied = 0;                      // Elements, in all conversions.
   std::vector<std::string> unreached;           // Items that no values gave a name: "gpt.ucp:14: "x.weight"".
-  std::map<std::string, std::int64_t> refused;  // What the planner does not do, and how often that was met.
-  std::string failure;                          // What is wrong: empty, nothing is.
+  std::map<std::string, std::int64_t> refused;  // Conversions that the planner refuses, and how often each was met.
+  std::string failure;                          // The fault; empty if there is none.
 };
 
 TrialReport TrySpec(const CheckedSpec& spec, const TrialOptions& options);

@@ -133,7 +133,7 @@ class TargetTiling {
       const std::int64_t width = CeilDivide(shard.elements, parts);
       AddElements(part, shard.base, std::clamp<std::int64_t>(shard.elements - number * width, 0, width));
     }
-    if (shards.across.empty()) return;  // Nothing was said of how long the parts are, then.
+    if (shards.across.empty()) return;  // The lengths of the parts are not given then.
     // A buffer of one part ends where its record does.
     const std::int64_t begin = parts == 1 ? 0 : number * buffer.part_elements;
     auto first = std::partition_point(shards.across.begin(), shards.across.end(),

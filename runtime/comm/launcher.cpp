@@ -111,7 +111,7 @@ class MpiRanks : public Communicator {
     return Check(receive_(buffer.data(), buffer.size(), from, tag), "receive");
   }
   llvm::Expected<std::optional<Message>> TakeAny(int tag) override {
-    constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // Who takes a message of anyone takes a short one.
+    constexpr std::size_t kMostBytes = std::size_t{16} << 10;  // A receiver from any rank expects a short message.
     Message message;
     std::array<char, kMostBytes> data;
     std::uint64_t bytes = 0;

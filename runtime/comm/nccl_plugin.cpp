@@ -34,7 +34,7 @@ int Failed(const std::string& text) {
 
 int Done(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return 0;
-  (void)cudaGetLastError();  // What was told once is not told again by the next call.
+  (void)cudaGetLastError();  // So the next call does not report this error again.
   if (code == cudaErrorInsufficientDriver) return Failed("there is no NVIDIA driver, or one that is too old");
   return Failed(std::string(call) + ": " + cudaGetErrorString(code));
 }

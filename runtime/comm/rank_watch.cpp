@@ -262,7 +262,7 @@ class RankWatch::Watching {
   std::map<int, std::unique_ptr<ProcessEnd>> neighbours_;  // The other ranks of this machine that still run.
   LongestCall longest_call_;
   milliseconds silent_for_{0};  // The previous rank, while this one was awake.
-  milliseconds call_for_{0};    // What it said last.
+  milliseconds call_for_{0};    // As the previous rank reported it last.
   std::string call_;
   bool previous_has_left_ = false;  // It said that it is done.
   bool is_ended_by_other_ = false;

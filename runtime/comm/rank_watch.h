@@ -18,7 +18,7 @@ namespace ucp {
 
 struct RankPatience {
   std::chrono::seconds limit{300};  // 0: for ever.
-  std::string then;                 // What a message that ends the run says at its end; may be empty.
+  std::string then;                 // The end of a message that ends the run; may be empty.
 };
 
 class RankWatch {

@@ -11,7 +11,7 @@ struct ProgressNumbers {
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;  // More than 0.
   std::uint64_t files_done = 0;
-  std::uint64_t files_total = 0;   // 0: nothing is said of files.
+  std::uint64_t files_total = 0;   // 0: the text does not count files.
   double seconds = 0;              // In which
   std::uint64_t bytes_before = 0;  // what is more than these was done: an earlier run may have begun.
 };

@@ -32,7 +32,7 @@ struct WatchOptions {
   std::string max_bandwidth;        // "200MB", or empty.
   std::string ceilings;             // A file of `ucprun bench --json`, or empty.
   bool force = false;               // The two may replace files of any kind (output_place.h).
-  std::vector<std::string> inputs;  // What the command reads, which they may not.
+  std::vector<std::string> inputs;  // Files that the command reads, which the outputs may not be.
 };
 void AddWatchOptions(CLI::App& command, WatchOptions& options);
 void AddCeilingsOption(CLI::App& command, WatchOptions& options);  // For those that report how near they came.

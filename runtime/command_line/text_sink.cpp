@@ -26,7 +26,7 @@ llvm::Error TextSink::Close() {
   Flush();
   std::FILE* file = file_.release();
   if (file != stdout && std::fclose(file) != 0 && error_ == 0) NoteError();
-  if (file == stdout && error_ != 0) {  // It is told once, here.
+  if (file == stdout && error_ != 0) {  // The error is reported once, here.
     __fpurge(stdout);
     std::clearerr(stdout);
   }

@@ -18,7 +18,7 @@ namespace ucp {
 struct TimelineEvent {
   std::string_view name;
   std::string_view file;    // Empty: none.
-  std::uint64_t bytes = 0;  // 0: nothing is said of bytes.
+  std::uint64_t bytes = 0;  // 0: bytes are not shown.
   std::chrono::steady_clock::time_point begin;
   std::chrono::steady_clock::time_point end;
 };

@@ -111,7 +111,7 @@ llvm::Expected<Staging> Staging::Begin(FileSystem& files, const std::string& des
   if (options.ranks > 1 && !staging.has_ranks_) {
     staging.has_ranks_ = true;
     UCP_RETURN_IF_ERROR(staging.ranks_.Make());
-    UCP_RETURN_IF_ERROR(files.SyncDirectory(staging.parent_));  // What ranks keep in it must stay.
+    UCP_RETURN_IF_ERROR(files.SyncDirectory(staging.parent_));  // Files that ranks keep in it must stay.
   }
   return staging;
 }

@@ -51,7 +51,7 @@ namespace ucp {
 
 struct StagingOptions {
   bool force = false;              // An existing folder at the destination may be replaced.
-  std::uint64_t bytes_needed = 0;  // What will be written.
+  std::uint64_t bytes_needed = 0;  // The bytes that will be written.
   std::string source = {};         // A folder that must survive: the destination may not be it, nor hold it.
   bool resume = false;             // Go on with the hidden folder of an earlier run, if the journal vouches for it.
   // Asked with `resume` when there is nothing to go on from: whether the destination is what will be written already,

@@ -164,7 +164,7 @@ llvm::Error RunDestination::TellOthers() {
   where_ = mine.where;
   entry_head_ = mine.entry_head;
   was_complete_ = where_.folder.empty();
-  std::string made_of;  // What the parts that are complete say alike.
+  std::string made_of;  // A hash of the data of the complete parts, which must agree.
   for (int part = 0; parts_ && part < parts_->count; ++part) {
     const StagedRun& of_part = all[static_cast<std::size_t>(parts_->LeaderOf(part))];
     parts_->is_done.push_back(of_part.where.folder.empty());

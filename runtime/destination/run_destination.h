@@ -103,7 +103,7 @@ class RunDestination {
   std::optional<TargetParts> parts_;
   RunIdentity identity_;
   std::optional<Staging> staging_;    // A leader's.
-  std::optional<Manifest> complete_;  // What a leader found at a destination that is complete.
+  std::optional<Manifest> complete_;  // The manifest that a leader found at a destination that is complete.
   StagedFolder where_;                // Of this rank's part; no folder if it is done.
   std::string entry_head_;
   bool was_complete_ = false;

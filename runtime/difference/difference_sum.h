@@ -26,7 +26,7 @@ struct ElementPair {
 
 struct Difference {
   std::uint64_t elements = 0;    // That differ.
-  std::uint64_t not_finite = 0;  // Of them, those whose difference is no finite number.
+  std::uint64_t not_finite = 0;  // Of them, those whose difference is not a finite number.
   double squares = 0;            // Of the finite differences.
   double squares_of_a = 0;       // Of all finite elements of the first.
   double largest = 0;

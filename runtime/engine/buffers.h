@@ -18,7 +18,7 @@ struct BufferSizes {
   std::uint64_t scratch_bytes = 0;  // Of each thread.
   std::uint64_t term_bytes = 0;     // Of each thread: as much as a chunk, if the plan adds anything.
   std::uint64_t ledger_pieces = 0;  // Of all threads.
-  std::uint64_t left_bytes = 0;     // What may be taken besides: what was to be set aside, and what threads cannot use.
+  std::uint64_t left_bytes = 0;     // Beside the buffers: bytes set aside, and bytes that threads cannot use.
 };
 
 inline constexpr std::uint64_t kProgramBytes = std::uint64_t{20} << 20;  // Code, libraries, what the allocator keeps.
@@ -50,7 +50,7 @@ class Buffers {
  private:
   std::uint64_t bytes_;
   std::unique_ptr<std::byte[]> memory_;
-  std::vector<std::span<std::byte>> chunks_;  // With a block besides.
+  std::vector<std::span<std::byte>> chunks_;  // Each with a block more.
   std::vector<std::span<std::byte>> scratch_;
   std::vector<std::span<std::byte>> terms_;
 };

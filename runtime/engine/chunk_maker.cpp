@@ -21,7 +21,7 @@ llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange&
 
   const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].first_tensor()).arithmetic;
   bool adds = arithmetic.terms > 1;
-  std::span<std::byte> term = adds ? memory.term.first(bytes) : chunk;  // What the steps fill.
+  std::span<std::byte> term = adds ? memory.term.first(bytes) : chunk;  // The steps fill it.
   if (adds) std::memset(chunk.data(), 0, chunk.size());
 
   bool is_defined = false;  // Every byte of `term` has a value of this range.

@@ -20,7 +20,7 @@ namespace ucp {
 struct ChunkMemory {
   std::span<std::byte> chunk;    // Room for a range's elements in either of its dtypes.
   std::span<std::byte> term;     // As much, if the plan adds anything.
-  std::span<std::byte> scratch;  // What StepMover takes.
+  std::span<std::byte> scratch;  // For StepMover.
 };
 
 // Bytes that are read ahead go to one half of a thread's scratch memory, and bytes that steps move to the other.

@@ -19,7 +19,7 @@ namespace {
 struct Differences {
   std::uint64_t count = 0;
   std::int64_t first = 0;              // Of the chunk.
-  const std::byte* replica = nullptr;  // What the first one is there.
+  const std::byte* replica = nullptr;  // The bytes of the first one there.
 };
 
 // The elements of a row that are not the same, bit for bit.

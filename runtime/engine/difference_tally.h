@@ -18,10 +18,10 @@ namespace ucp {
 // Where one was found, in the order of the plan: the first of several is the one that is named, whichever thread finds
 // it.
 struct DifferencePlace {
-  std::size_t write = 0;  // Which of Plan::writes.
+  std::size_t write = 0;  // Index in Plan::writes.
   std::string state;
   std::int64_t element = 0;  // Local, of that write.
-  std::size_t read = 0;      // Which of Plan::reads.
+  std::size_t read = 0;      // Index in Plan::reads.
   auto operator<=>(const DifferencePlace&) const = default;
 };
 

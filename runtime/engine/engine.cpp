@@ -100,7 +100,7 @@ llvm::Error Engine::MakeChunk(unsigned thread, std::span<const TargetRange> rang
   MadeChunk chunk;
   llvm::SmallVector<Clock::time_point, 2> times;
   std::uint64_t end = 0;  // In memory.
-  std::size_t ahead = 0;  // What the ranges before this one need was read ahead.
+  std::size_t ahead = 0;  // The index up to which ranges were read ahead.
   SourceReader reader(source_);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const TargetRange& range = ranges[i];

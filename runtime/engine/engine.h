@@ -48,10 +48,10 @@ namespace ucp {
 
 // Where the source is read. All that is referred to must outlive the engine.
 struct EngineSource {
-  const std::string& root;    // What the paths of the plan's files are relative to.
+  const std::string& root;    // The folder of the paths of the plan's files.
   ReadableFileSystem& files;  // Of many nodes: theirs together.
   SourceOfNodes* nodes = nullptr;
-  std::vector<FileVersion> versions = {};  // What the headers were read of, by FileId; empty: nobody looked.
+  std::vector<FileVersion> versions = {};  // The versions of files whose headers were read, by FileId; empty: unknown.
   std::size_t most_open = OpenFileShares().reading;
 };
 

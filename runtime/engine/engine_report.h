@@ -30,11 +30,11 @@ struct EngineReport {
   std::uint64_t bytes_exchanged = 0;    // Of the source, from one rank to another.
   double seconds = 0;
   unsigned threads = 0;
-  std::uint64_t chunk_bytes = 0;                      // What a thread moves at a time.
-  std::uint64_t buffer_bytes = 0;                     // What all threads' buffers took.
+  std::uint64_t chunk_bytes = 0;                      // The bytes that a thread moves at a time.
+  std::uint64_t buffer_bytes = 0;                     // The bytes of all threads' buffers.
   std::uint64_t peak_memory_bytes = 0;                // Of the process, as the operating system counted it.
   std::vector<RoundingMismatch> rounding_mismatches;  // By name.
-  std::vector<RankDecision> decisions;                // What Plan::preference decided among the elements.
+  std::vector<RankDecision> decisions;                // The decisions of Plan::preference among the elements.
   std::vector<std::string> notes;                     // Sentences.
   std::vector<StateDigest> digests;                   // By tensor and state.
 };

@@ -20,7 +20,7 @@ class ProgressTeller {
   ProgressTeller(const Tell& tell, std::uint64_t bytes, std::uint64_t files)
       : tell_(tell), bytes_(bytes), files_(files) {}
 
-  void BeginWith(std::uint64_t bytes) { done_ = bytes; }  // What an earlier run did.
+  void BeginWith(std::uint64_t bytes) { done_ = bytes; }  // The work of an earlier run.
 
   // `files_done`: of all.
   void Add(std::uint64_t bytes, std::uint64_t files_done) {

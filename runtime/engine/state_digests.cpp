@@ -104,7 +104,7 @@ void StateDigests::Add(const TargetRange& range, DType dtype, std::span<const st
 
 llvm::Expected<std::vector<StateDigest>> StateDigests::Get(unsigned threads) const {
   constexpr std::size_t kAtATime = 1024;
-  std::vector<std::size_t> of_model;  // What is no model's is its files' affair.
+  std::vector<std::size_t> of_model;  // Other tensors belong to their files' digests.
   for (std::size_t s = 0; s < states_.size(); ++s) {
     if (plan_.tensor(states_[s].tensor).logical.kind != TensorKind::kCarried) of_model.push_back(s);
   }

@@ -39,7 +39,7 @@ struct ExecutionOptions : EngineOptions {
   std::vector<int> node_of_rank;                  // NodesOfRanks(); empty: all are on one node.
   std::uint64_t stretch_border = kStretchBorder;  // Where a file may be cut that several ranks write (share_out.h).
   SourceOfNodes* nodes = nullptr;                 // Where the source is read; null: every rank sees all of it.
-  std::vector<FileVersion> source_versions;       // What the headers were read of, by FileId; empty: nobody looked.
+  std::vector<FileVersion> source_versions;       // The versions of files whose headers were read; empty: unknown.
 };
 
 struct ExecutionReport : EngineReport {

@@ -159,7 +159,7 @@ llvm::Error TargetWriter::MakeDurable(const ParallelOptions& options) {
     folders.insert(folder_);
   }
   paths.folders.assign(folders.rbegin(), folders.rend());  // A folder comes behind those in it.
-  ParallelOptions to_the_end = options;                    // Who interrupts wants to know that what is done is kept.
+  ParallelOptions to_the_end = options;                    // An interrupt must still keep the work that is done.
   to_the_end.cancelled = nullptr;
   UCP_RETURN_IF_ERROR(syncer_.Sync(paths, to_the_end));
   names_are_durable_ = true;
@@ -251,7 +251,7 @@ llvm::Error TargetWriter::WriteSmallFile(FileId id, std::span<const WrittenRange
                                          std::span<const std::byte> memory, std::span<std::byte> scratch) {
   const std::span<std::byte> whole = scratch.first(plan_.target.files[id.index()].bytes);
   std::memset(whole.data(), 0, whole.size());
-  for (const WrittenRange& range : ranges) {  // What is between them in memory, nobody filled.
+  for (const WrittenRange& range : ranges) {  // Nobody filled the memory between them.
     const std::uint64_t begin = PlaceOf(range);
     std::memcpy(whole.data() + begin, memory.data() + (begin - PlaceOf(ranges.front())), range.bytes);
   }

@@ -34,7 +34,7 @@ llvm::Expected<BusSpeed> MeasureBus(const Device& device, std::span<std::byte> m
     UCP_RETURN_IF_ERROR(stream.Record(done));
     return done.Wait();
   };
-  UCP_RETURN_IF_ERROR(pass());  // What is slow once only.
+  UCP_RETURN_IF_ERROR(pass());  // The first pass is slow.
   BusSpeed speed;
   const Clock::time_point start = Clock::now();
   for (int passes = 0; passes < kMostPasses && speed.seconds < kLeastSeconds; ++passes) {

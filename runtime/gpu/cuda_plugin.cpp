@@ -35,7 +35,7 @@ int Done(cudaError_t code, const char* call) {
   } else {
     error = std::string(call) + ": " + cudaGetErrorString(code);
   }
-  (void)cudaGetLastError();  // What was told once is not told again by the next call.
+  (void)cudaGetLastError();  // So the next call does not report this error again.
   return static_cast<int>(code);
 }
 

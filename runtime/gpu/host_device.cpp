@@ -149,7 +149,7 @@ int Describe(int device, UcpDeviceFacts* facts) {
 int AllocateIn(Blocks& blocks, std::uint64_t bytes, std::uintptr_t mark, std::atomic<std::uint64_t>& most,
                void** made) {
   auto* block = new std::byte[std::max<std::uint64_t>(bytes, 1)];
-  std::memset(block, 0xCD, bytes);  // What nobody fills must not look right.
+  std::memset(block, 0xCD, bytes);  // Memory that nobody fills must not look right.
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(block) | mark;
   blocks[address] = bytes;
   most = std::max<std::uint64_t>(most, SumOf(blocks));

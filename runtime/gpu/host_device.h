@@ -14,7 +14,7 @@ struct HostDeviceOptions {
   int devices = 2;
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // Of each.
   std::chrono::microseconds delay{0};                   // Before anything that a stream does; half of it on average.
-  bool checks_addresses = true;                         // False: memory of others counts as a device's, too.
+  bool checks_addresses = true;                         // False: memory of others also counts as a device's.
   std::uint64_t fail_at = 0;                            // The call that fails, of all, counted from 1; 0: none.
   bool flips_a_bit = false;                             // In the first byte of everything that is copied out.
 };

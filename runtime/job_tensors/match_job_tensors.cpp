@@ -100,7 +100,7 @@ class Matcher {
   const Layout& layout_;
   std::span<const LogicalTensor> tensors_;
   std::span<JobTensorsOfRank> ranks_;
-  std::map<std::string, std::size_t> missing_;  // Which rank wants it.
+  std::map<std::string, std::size_t> missing_;  // The rank that wants each.
 };
 
 }  // namespace

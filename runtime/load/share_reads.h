@@ -86,8 +86,8 @@ class Exchange {
   std::uint64_t round_bytes_ = 0;
   std::uint64_t chunk_bytes_ = 0;
   std::vector<Set> sets_;                  // This rank's.
-  std::vector<std::vector<Part>> rounds_;  // What this rank reads or takes in each.
-  std::vector<std::byte> own_[2];          // What is given, and what is read for the next round, by turns.
+  std::vector<std::vector<Part>> rounds_;  // The parts that this rank reads or takes in each.
+  std::vector<std::byte> own_[2];          // Given in this round, and read for the next one, by turns.
   std::vector<std::byte> taken_;
   std::optional<FailureText> failure_;  // This rank's.
   std::uint64_t bytes_received_ = 0;

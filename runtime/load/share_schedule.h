@@ -24,7 +24,7 @@ std::vector<std::vector<std::uint64_t>> QuotasOf(std::span<const SharedBytes> se
 // A set is exchanged in turns, each of them in one round. A rank takes at most `round_bytes` in one round, whatever the
 // number of ranks and sets.
 struct ExchangeSchedule {
-  std::vector<std::vector<std::uint32_t>> rounds_of_set;  // Which round each turn of the set is in; ascending.
+  std::vector<std::vector<std::uint32_t>> rounds_of_set;  // The round of each turn of the set; ascending.
   std::uint32_t rounds = 0;                               // Of all ranks.
 };
 ExchangeSchedule MakeSchedule(std::span<const SharedBytes> sets, int ranks, std::uint64_t round_bytes);

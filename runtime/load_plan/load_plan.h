@@ -19,9 +19,9 @@ namespace ucp {
 struct LoadPlan {
   Plan plan;                       // Of a rank among several: what it needs of it.
   FileReaders readers;             // Of the target's files.
-  std::string source_folder;       // What the paths of the source's files are relative to.
+  std::string source_folder;       // The folder of the paths of the source's files.
   CheckpointIdentity source = {};  // At the rank that planned.
-  int rank = 0;                    // Which rank of the target's job this process is, if it is one of several.
+  int rank = 0;                    // The rank of the target's job that this process is, if it is one of several.
   // By RecordId of the target: what all ranks call the record; ascending. Empty: the same.
   std::vector<RecordId> records = {};
   // By FileId of the source: what the headers were read of, at the rank that planned.

@@ -12,7 +12,7 @@ std::vector<std::string> RootsOf(const std::string& path) {
 
 llvm::Expected<std::optional<FoundManifest>> FindManifest(ReadableFileSystem& files, const std::string& path) {
   for (const std::string& root : RootsOf(path)) {
-    if (root != path) {  // What is no file there belongs to somebody else.
+    if (root != path) {  // Anything but a file there belongs to somebody else.
       UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(root, kManifestName)));
       if (kind != PathKind::kFile) continue;
     }

@@ -12,7 +12,7 @@ namespace ucp {
 
 struct FilePlace {
   FileStatus status;         // As the first of the holders sees it.
-  std::vector<int> holders;  // The ranks that see this file, ascending; empty for what is no file.
+  std::vector<int> holders;  // The ranks that see this file, ascending; empty if it is not a file.
 };
 
 // One rank's view.

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsMostlySanitizer = true;  // What such a process holds says nothing of ours.
+constexpr bool kIsMostlySanitizer = true;  // The memory of such a process does not measure ours.
 #else
 constexpr bool kIsMostlySanitizer = false;
 #endif

@@ -16,7 +16,7 @@ struct MemoryToMove {
   std::uint64_t bytes = 0;            // The program itself (kProgramBytes), tables and buffers.
   std::uint64_t plan_bytes = 0;       // The plans, which are among the tables and are there already.
   std::uint64_t set_aside_bytes = 0;  // For something else.
-  std::uint64_t buffer_bytes = 0;     // What buffers take beyond the least, since there is as much.
+  std::uint64_t buffer_bytes = 0;     // Bytes that buffers take beyond the least, since there are as many.
 };
 
 // Takes what this process holds off `execution.memory_bytes`, which is for the whole process, and also leaves what is

@@ -38,7 +38,7 @@ struct SameStates {
   bool by_elements = false;  // All that both have, and not only declared casts.
   std::uint64_t same = 0;    // States that are bit for bit the same.
   std::vector<CastState> cast;
-  std::vector<StateName> beyond_weights;  // What one side has and the other has not, since it holds weights alone.
+  std::vector<StateName> beyond_weights;  // States that one side has and the other lacks, since it holds weights alone.
   std::string has_beyond_weights;         // The one side's name.
   std::vector<std::string> differences;   // Sentences, by tensor and state; empty: the two hold the same.
 };

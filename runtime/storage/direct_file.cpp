@@ -137,7 +137,7 @@ llvm::Error DirectReadableFile::ReadAt(std::uint64_t offset, std::span<std::byte
   }
   if (count < 0 && !IsRefusal(errno)) return ReadingError(path(), offset, errno);
   if (count < 0) direct_.NoteRefusal(SystemReason(errno));
-  return file_->ReadAt(offset, buffer);  // Which says where the file ends, if that is why there were fewer.
+  return file_->ReadAt(offset, buffer);  // If there were fewer, its error says where the file ends.
 }
 
 DirectWritableFile::DirectWritableFile(std::unique_ptr<WritableFile> file, const std::string& path)

@@ -22,7 +22,7 @@ namespace ucp {
 namespace {
 
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
-constexpr std::size_t kAlignment = 4096;  // What direct input and output ask for, of memory and of places.
+constexpr std::size_t kAlignment = 4096;  // Direct input and output need it, of memory and of places.
 
 using Clock = std::chrono::steady_clock;
 
@@ -73,7 +73,7 @@ class StorageSpeed {
     UCP_RETURN_IF_ERROR(ReserveAnew());
     const Clock::time_point start = Clock::now();
     UCP_ASSIGN_OR_RETURN(Speed written, Move(Way::kWrite, "write, buffered", file_));
-    count_ = std::max<std::uint64_t>(1, written.bytes / kBlockBytes);  // What can be read.
+    count_ = std::max<std::uint64_t>(1, written.bytes / kBlockBytes);  // The blocks that can be read.
     speeds_.push_back(written);
     if (::fdatasync(file_) != 0) return Failed("sync", errno);
     speeds_.push_back({std::string(kWriteWithSync), written.bytes, SecondsSince(start), ""});

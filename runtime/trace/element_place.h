@@ -16,7 +16,7 @@ struct ElementPlace {
   std::uint64_t offset = 0;  // Of its first byte, in the file.
   DType dtype = DType::kFloat32;
   Coordinate coordinate;  // Of the rank that holds the shard.
-  std::size_t part = 0;   // Which of the data-parallel parts of the shard's buffer, and of how many.
+  std::size_t part = 0;   // Index among the data-parallel parts of the shard's buffer, and the number of these.
   std::size_t parts = 1;
 };
 

@@ -42,7 +42,7 @@ struct WrittenElement {
   std::string from;  // The source's state that feeds it.
   DType from_dtype = DType::kFloat32;
   ElementPlace place;
-  std::vector<std::byte> bytes;  // What the plan writes there.
+  std::vector<std::byte> bytes;  // The bytes that the plan writes there.
 };
 
 struct ElementTrace {

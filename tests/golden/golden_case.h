@@ -28,7 +28,7 @@ struct GoldenCase {
   std::string text;       // The file as it is.
   std::string spec;       // Without expectations and output: what the compiler sees.
   std::string phase;      // "parse"
-  std::string arguments;  // What stands behind it.
+  std::string arguments;  // The words behind it.
 };
 
 // Refuses a file without its first sentence or without a phase.

@@ -12,7 +12,7 @@ namespace ucp::golden {
 
 struct CaseResult {
   DiagnosticSink sink;
-  std::string text;  // What the golden file should be.
+  std::string text;  // The golden file as it should be.
 };
 
 llvm::Expected<CaseResult> RunCase(const GoldenCase& golden);

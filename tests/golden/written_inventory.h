@@ -27,7 +27,7 @@ namespace ucp::golden {
 struct WrittenInventory {
   Inventory inventory;
   Settings set;               // As on the command line.
-  std::optional<Degrees> to;  // What to lower to; nothing: the source's.
+  std::optional<Degrees> to;  // The mesh to lower to; nothing: the source's.
 };
 
 llvm::Expected<WrittenInventory> ReadWrittenInventory(std::string_view spec);

@@ -106,7 +106,7 @@ class Lowerer {
       Report(DiagnosticKind::kNumberOutOfRange, formula.operands[1], "nothing can be padded to a multiple of 0");
       return std::nullopt;
     }
-    auto padded = CheckedMultiply(CeilDivide(inner->logical, *multiple), *multiple);  // What is padded is not cut.
+    auto padded = CheckedMultiply(CeilDivide(inner->logical, *multiple), *multiple);  // A padded length is not cut.
     if (!padded) {
       TooLarge(formula);
       return std::nullopt;

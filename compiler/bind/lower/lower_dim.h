@@ -17,7 +17,7 @@ namespace ucp {
 struct LoweredDim {
   ShapeExpr expr;
   std::int64_t logical = 0;  // The length of the whole.
-  LocalLengths local;        // What each coordinate holds.
+  LocalLengths local;        // The length on each coordinate.
 };
 
 // Nothing after reporting: as for Evaluate, or a cut whose rule does not fit what it cuts. Nothing without a report if

@@ -14,7 +14,7 @@ std::optional<std::int64_t> Resolve(const StageDeclaration& stage, const Values&
     case ast::StageKind::kFirst:
       return 0;
     case ast::StageKind::kLast:
-      return stages - 1;  // Where the last chunk is, too.
+      return stages - 1;  // The last chunk is also there.
     case ast::StageKind::kNumber:
       break;
   }

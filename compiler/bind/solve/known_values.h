@@ -15,7 +15,7 @@ namespace ucp {
 
 // About one dim or fact.
 struct Progress {
-  bool wrong = false;    // A mistake was reported: nothing more is said about it.
+  bool wrong = false;    // A mistake was reported, and no further one follows from it.
   bool heard = false;    // The metadata was asked, or its condition does not hold.
   bool defined = false;  // Its definition was computed, or its condition does not hold.
 };

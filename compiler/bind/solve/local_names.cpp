@@ -27,7 +27,7 @@ struct Stack {
 struct LayerSlot {
   std::size_t stack = 0;
   std::size_t slot = 0;
-  std::int64_t offset = 0;  // What is added when it is printed.
+  std::int64_t offset = 0;  // Added when it is printed.
   bool operator==(const LayerSlot&) const = default;
 };
 

@@ -33,7 +33,7 @@ class DimSolver {
 
   std::optional<SolvedValues> Run() {
     known_.TakeSettings();
-    if (sink_.error_count() != errors_before_) return std::nullopt;  // What follows would follow from that.
+    if (sink_.error_count() != errors_before_) return std::nullopt;  // Later errors would follow from that one.
     do {
       while (HearAll() || SolveShapes() || (KnowsLayers(known_.values()) && NameLayers())) {
       }

@@ -17,7 +17,7 @@ namespace ucp {
 
 struct ExpandedName {
   std::string name;
-  std::size_t variant = 0;                    // Which choice of alternatives.
+  std::size_t variant = 0;                    // The index of the choice of alternatives.
   std::optional<std::int64_t> stage_counter;  // The counter that is split over the stages.
   std::vector<std::int64_t> counters;         // The value of each counter of the pattern.
 };

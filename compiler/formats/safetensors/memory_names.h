@@ -17,7 +17,7 @@ std::string FindMegatronName(std::span<const LogicalTensor> tensors);
 
 struct MemoryName {
   std::string tensor;
-  std::string_view on_disk;  // What a hub folder has instead.
+  std::string_view on_disk;  // The name in a hub folder.
 };
 
 // The first tensor whose name shows that these are names in memory, by a short list of rules (README.md).

@@ -18,6 +18,6 @@ struct WriteOptions {
 };
 
 StrategyRules WriteRules();
-WriteOptions ReadWriteOptions(const Strategy& strategy);  // Which keeps to the rules.
+WriteOptions ReadWriteOptions(const Strategy& strategy);  // The strategy keeps to the rules.
 
 }  // namespace ucp::safetensors

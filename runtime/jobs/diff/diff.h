@@ -18,7 +18,7 @@ struct DiffRequest {
   SourceTexts source;  // The first checkpoint. A spec is for both, but not for whole tensors.
   std::string other;   // The second one.
   std::string tensor = "*";
-  bool read_all = false;  // What the manifests of both say to be the same is read, too.
+  bool read_all = false;  // Also reads tensors that are the same by the manifests of both.
 };
 
 // A checkpoint that is compared.

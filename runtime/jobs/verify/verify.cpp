@@ -62,7 +62,7 @@ std::vector<std::string> UnlikeManifest(const std::vector<StateDigest>& found,
 
 struct DigestsWanted {
   DigestVersion version = kDigestVersion;
-  std::vector<std::string>* wrong = nullptr;  // Every element is held against what `synth` writes, too.
+  std::vector<std::string>* wrong = nullptr;  // Every element is also compared with the output of `synth`.
 };
 
 // The report is rank 0's.
@@ -245,7 +245,7 @@ llvm::Expected<VerifyReport> Verify(const VerifyRequest& request, const Executio
   if (found) {
     UCP_RETURN_IF_ERROR(CheckManifest(job, promised, ranks, report));
     if (promised.is_part_alone) return OfPartAlone(job, found->manifest.part, std::move(report));
-    if (!report.differences.empty() && !job.request.synth) return report;  // What differs can be said more exactly.
+    if (!report.differences.empty() && !job.request.synth) return report;  // The differences can be named more exactly.
   } else {
     report.lines.push_back(
         fmt::format("files     no {}: only that all of it can be read, and fits together", kManifestName));

@@ -26,8 +26,8 @@ struct VerifyRequest {
 
 struct VerifyReport {
   std::vector<CheckpointIdentity> read;  // Each checkpoint whose tensors were.
-  std::vector<std::string> lines;        // What was done.
-  std::vector<std::string> differences;  // What is not as it should be, a sentence each; empty: all is as it should.
+  std::vector<std::string> lines;        // A report of the work.
+  std::vector<std::string> differences;  // A sentence for each fault; empty if there is none.
   DigestVersion version = kDigestVersion;
   std::vector<StateDigest> digests;  // Of every tensor and state.
   std::optional<SameStates> same;    // Of VerifyRequest::same.

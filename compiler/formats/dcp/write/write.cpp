@@ -322,7 +322,7 @@ class Writer {
   std::unordered_map<std::string_view, std::size_t> number_;  // Of each tensor, by its own name.
   std::vector<NamedTensor> named_;
   std::vector<std::vector<BufferSet>> sets_;  // By named tensor and box.
-  std::deque<SharedArchive> archives_;        // What the following point to.
+  std::deque<SharedArchive> archives_;        // The following members point into them.
   std::map<std::pair<DType, std::vector<std::int64_t>>, const SharedArchive*> archive_of_shape_;
   std::map<std::uint32_t, const SharedArchive*> archive_of_step_;
   std::unordered_map<ValuePtr, const SharedArchive*> archive_of_value_;

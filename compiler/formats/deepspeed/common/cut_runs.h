@@ -15,7 +15,7 @@
 namespace ucp {
 
 struct CutRun {
-  const ShapeExpr* cut = nullptr;  // What is cut, in the dimension that was asked about.
+  const ShapeExpr* cut = nullptr;  // The cut expression, in the dimension that was asked about.
   std::int64_t times = 1;          // How many places of the run there are for each of its places.
   std::int64_t length = 0;         // Of the run, padding excluded.
 

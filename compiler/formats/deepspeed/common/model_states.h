@@ -57,8 +57,8 @@ struct ModelStates : Speaker {
   std::optional<std::int64_t> mp_world_size;
   std::optional<std::int64_t> pp_degree;
   std::optional<std::int64_t> tp_degree;
-  std::vector<pytorch::Entry> engine;  // What the engine counts and restores.
-  std::vector<pytorch::Entry> client;  // What the training script added.
+  std::vector<pytorch::Entry> engine;  // Entries that the engine counts and restores.
+  std::vector<pytorch::Entry> client;  // Entries that the training script added.
   std::string client_path;             // Whose client state and extras these are, if another file's; else empty.
 };
 

@@ -17,7 +17,7 @@ struct OptimizerStateFile {
     std::vector<std::int64_t> places;
   };
   std::vector<Group> groups;
-  std::vector<pytorch::Entry> carried;  // What is not of one partition alone.
+  std::vector<pytorch::Entry> carried;  // Entries that do not belong to one partition alone.
   pytorch::ValuePtr
       step;  // Of all groups, in folders that DeepSpeed made from stage 3, which have no step.pt; or null.
 };

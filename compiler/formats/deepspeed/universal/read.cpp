@@ -235,7 +235,7 @@ class Description {
   Checkpoint checkpoint_;
   SourceArchives archives_;
   std::vector<ModelStates> states_;  // By model-parallel rank.
-  std::size_t believed_ = 0;         // Which of them counts where ranks contradict each other.
+  std::size_t believed_ = 0;         // The index of the one that counts where ranks contradict each other.
   ShapeOfName shapes_;
   std::set<std::string> fused_experts_;
   std::unordered_map<std::string, std::size_t> group_of_;

@@ -143,7 +143,7 @@ void ZipLayout::AppendEndRecords(std::uint64_t directory_offset) {
   const std::uint64_t end_offset = cursor();
   const std::uint64_t directory_bytes = end_offset - directory_offset;
   zip::AppendField(blob_, zip::kEnd64, 4);
-  zip::AppendField(blob_, zip::kEnd64Bytes - 12, 8);  // What follows this field.
+  zip::AppendField(blob_, zip::kEnd64Bytes - 12, 8);  // The number of bytes behind this field.
   zip::AppendField(blob_, 0x031e, 2);                 // Made by.
   zip::AppendField(blob_, 0x002d, 2);                 // Needed.
   zip::AppendField(blob_, 0, 8);                      // Disks.

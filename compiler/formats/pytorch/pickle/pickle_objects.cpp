@@ -142,7 +142,7 @@ llvm::Error PickleMachine::PersistentId() {
   UCP_ASSIGN_OR_RETURN(const ValuePtr id, Pop());
   llvm::Expected<Storage> described = StorageFromPersistentId(*id);
   if (!described && !scans_) return described.takeError();
-  if (!described) {  // Of PyTorch's own kind or not, it is no object that the pickle makes.
+  if (!described) {  // PyTorch's own kind or another, the pickle makes no object of it.
     llvm::consumeError(described.takeError());
     return PushNone();
   }

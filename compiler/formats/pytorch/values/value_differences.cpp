@@ -95,7 +95,7 @@ class Comparison {
   const std::size_t most_;
   llvm::DenseSet<std::pair<const Value*, const Value*>> seen_;
   int depth_ = 0;
-  std::size_t wholes_ = 0;  // What was compared as a whole, and is no number or text.
+  std::size_t wholes_ = 0;  // Values compared as a whole, other than numbers and texts.
   std::vector<ValueDifference> found_;
 };
 

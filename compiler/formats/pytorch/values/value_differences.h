@@ -9,7 +9,7 @@
 namespace ucp::pytorch {
 
 struct ValueDifference {
-  std::string keys;  // What leads there, joined with dots: "param_groups.0.lr"; empty: the values themselves.
+  std::string keys;  // The keys that lead there, joined with dots: "param_groups.0.lr"; empty: the values themselves.
   std::string a;     // As Print() has it, cut where it is long; "missing" if there is nothing.
   std::string b;
 };

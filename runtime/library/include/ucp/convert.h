@@ -24,7 +24,7 @@ struct WorkProgress {
 struct WorkSettings {
   unsigned threads = 0;  // From 1 to 256; 0: one for each processor that this process may use.
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;     // The most to use.
-  std::function<void(const WorkProgress&)> progress = {};  // What it throws ends the process.
+  std::function<void(const WorkProgress&)> progress = {};  // An exception that it throws ends the process.
   const std::atomic<bool>* cancelled = nullptr;  // Raise it, from any thread, to end the work with kCancelled.
 };
 
@@ -58,7 +58,7 @@ struct VerifySettings : WorkSettings {
 
 struct VerifyFindings {
   std::vector<std::string> differences;  // A sentence for each thing that is not as it should be; empty: all is well.
-  std::vector<std::string> notes;        // What was done, and warnings.
+  std::vector<std::string> notes;        // Notes on the work, and warnings.
 };
 
 // Whether the files are what was written, can be read, and fit together. Throws Error where the checkpoint cannot be

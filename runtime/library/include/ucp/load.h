@@ -47,7 +47,7 @@ struct ShardPart {
   std::map<std::string, std::int64_t> coordinate;  // Of the local tensor: {"pp": 0, "tp": 1}
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::size_t block = 0;     // Which block it lies in,
+  std::size_t block = 0;     // Index of the block that it lies in,
   std::uint64_t offset = 0;  // and from which byte of it on; a multiple of item_bytes.
 
   std::uint64_t bytes() const { return static_cast<std::uint64_t>(end - begin) * item_bytes; }
@@ -64,11 +64,11 @@ class ShardLoad {
   ShardLoad& operator=(ShardLoad&&) noexcept;
   ~ShardLoad();
 
-  const std::vector<ShardPart>& parts() const;                                 // What was chosen, by tensor and state.
+  const std::vector<ShardPart>& parts() const;                                 // The chosen parts, by tensor and state.
   const std::vector<std::uint64_t>& block_bytes() const;                       // The size of each block.
   int ranks_of_job() const;                                                    // 0: any number.
   const std::vector<std::string>& remarks() const;                             // Sentences about what is done.
-  const std::vector<std::pair<std::string, std::string>>& not_chosen() const;  // What else the rank has: tensor, state.
+  const std::vector<std::pair<std::string, std::string>>& not_chosen() const;  // Other states of it: tensor, state.
 
   // Fills blocks of its own, which live as long as this. Throws Error, on all ranks if on one; the memory then holds
   // anything.

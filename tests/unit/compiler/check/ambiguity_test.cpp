@@ -17,7 +17,7 @@ namespace {
 // A piece of a name: how it is written, and what it prints. Counters get a name of their own by position.
 struct Piece {
   std::string written;
-  int factor_n = 0;  // What a number prints: factor_n * n + constant, and up to count_n * n + count - 1 more.
+  int factor_n = 0;  // A number prints factor_n * n + constant, and up to count_n * n + count - 1 more.
   int constant = 0;
   int count_n = 0;
   bool number = false;

@@ -185,7 +185,7 @@ TEST(Infer, TwoDegreesAnswerWhatNoPatternNames) {
   two.Add("down", {{16, 24}, {16, 24}}).Embed({});
   four.Add("down", {{16, 12}, {16, 12}, {16, 12}, {16, 12}});
   std::string text = Draft(two, &four);
-  EXPECT_THAT(text, HasSubstr("question: dimension 1 is cut"));  // Which dimension; not in how many pieces.
+  EXPECT_THAT(text, HasSubstr("question: dimension 1 is cut"));  // The dimension; not in how many pieces.
   EXPECT_THAT(text, HasSubstr("\n  \"down\" [16, 48@tp]\n"));
 }
 
@@ -246,7 +246,7 @@ TEST(Infer, ARankMayHoldNothing) {
   layout.maps = {{"^key$", map}};
   EXPECT_THAT(Draft(headers.Embed(layout)), HasSubstr("\"key\" [4@tp(chunk), 2]"));
 
-  map.ranks[1].pieces.clear();  // Places of which nothing is said.
+  map.ranks[1].pieces.clear();  // Places without an entry.
   layout.maps = {{"^key$", map}};
   EXPECT_THAT(Draft(headers.Embed(layout)), HasSubstr("gives rank 1 positions that are not a product of intervals"));
 }

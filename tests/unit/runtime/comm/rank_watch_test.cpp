@@ -74,7 +74,7 @@ TEST(RankWatchTest, ACallThatDoesNotReturnIsNamed) {
   Said said(2);
   OnRanks(2, [&](Communicator& ranks) {
     const std::unique_ptr<RankWatch> watch = Watch(ranks, said);
-    const Ongoing ongoing("reading", "/mnt/x");  // Of the whole process, so both are told of it.
+    const Ongoing ongoing("reading", "/mnt/x");  // Of the whole process, so both show it.
     for (int waits = 0; waits < 500 && said.Of(0).empty() && said.Of(1).empty(); ++waits) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

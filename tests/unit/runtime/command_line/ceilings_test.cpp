@@ -29,7 +29,7 @@ TEST(CeilingsTest, SecondsAreThoseOfEachKindOfMoving) {
   EXPECT_EQ(ceilings.folder, "/disk");
   EXPECT_DOUBLE_EQ(SecondsAt(ceilings, {3000, 0, 500}), 3.0 + 10.0);
   EXPECT_DOUBLE_EQ(SecondsAt(ceilings, {3000, 1000, 500}), 2.0 + 5.0 + 10.0);
-  EXPECT_DOUBLE_EQ(SecondsAt(ceilings, {3000, 9000, 500}), 15.0 + 10.0);  // What else the process read does not count.
+  EXPECT_DOUBLE_EQ(SecondsAt(ceilings, {3000, 9000, 500}), 15.0 + 10.0);  // Other reads of the process do not count.
 }
 
 TEST(CeilingsTest, WhereNothingComesFromStorageMemoryIsWhatCounts) {

@@ -90,7 +90,7 @@ TEST(DifferenceSumTest, EqualBitsAreTheSameWhateverTheyMean) {
   const Difference found = CompareFloats({kNan, kInfinity, -kInfinity, 0, 3}, {kNan, kInfinity, -kInfinity, 0, 3});
   EXPECT_EQ(found.elements, 0U);
   EXPECT_EQ(found.squares, 0);
-  EXPECT_EQ(found.squares_of_a, 9);  // What is not finite counts nothing.
+  EXPECT_EQ(found.squares_of_a, 9);  // Numbers that are not finite count nothing.
   EXPECT_EQ(found.first.place, -1);
 }
 

@@ -21,7 +21,7 @@ struct AskedFor {
 
 struct Judgement {
   std::string refusal;     // Why the plan was not run, or not to its end; empty: it was.
-  std::string difference;  // What it wrote otherwise than the honest one; empty: nothing.
+  std::string difference;  // The difference of its output from the honest one; empty: nothing.
 };
 
 class PlanJudge {

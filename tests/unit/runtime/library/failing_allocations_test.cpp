@@ -68,7 +68,7 @@ Trial TryWith(long failing, const std::function<void()>& work) {
 
 // A sample, and all for UCP_CALLS=all.
 void TrySome(const std::function<void()>& work) {
-  work();  // What is made once, such as a list of formats, is there.
+  work();  // So things that are made once, such as a list of formats, are there.
   const long all = TryWith(std::numeric_limits<long>::max() / 2, work).allocations;
   ASSERT_GT(all, 1000);
   const char* calls = std::getenv("UCP_CALLS");

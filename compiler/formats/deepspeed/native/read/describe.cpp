@@ -235,7 +235,7 @@ class Description {
 
   // Beside experts a pipeline has no layer files; its parameters' names tell.
   void NotePipeline() {
-    const bool is_stage3 = !names_.partitioned_model_states.empty();  // Which no pipeline has.
+    const bool is_stage3 = !names_.partitioned_model_states.empty();  // No pipeline has stage 3.
     if (names_.layers.empty() && !is_stage3 && IsPipeline()) state_.pipeline = PipelineLayers{};
   }
 
@@ -366,7 +366,7 @@ class Description {
   Experts experts_;
   FusedExperts fused_experts_;
   std::int64_t partitions_ = 0;
-  std::size_t believed_ = 0;  // Which of `states_` counts where ranks contradict each other.
+  std::size_t believed_ = 0;  // The index in `states_` that counts where ranks contradict each other.
   std::vector<RankGroups> rank_groups_;
   std::set<std::string> second_names_;  // Of excluded parameters.
 };

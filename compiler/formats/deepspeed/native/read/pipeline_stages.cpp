@@ -52,7 +52,7 @@ class Layers {
   struct Layer {
     std::vector<std::pair<std::string, TensorPlace>> tensors;
     std::vector<pytorch::Entry> extras;
-    std::int64_t trained = 0;                      // Elements that are no buffer's.
+    std::int64_t trained = 0;                      // Elements outside of buffers.
     std::optional<std::int64_t> stage_of_buffers;  // The stage that lists its buffers.
   };
 

@@ -23,7 +23,7 @@ namespace ucp::deepspeed {
 
 // A layer with experts.
 struct ExpertsOfLayer {
-  std::string prefix;       // What the names of its tensors begin with.
+  std::string prefix;       // The start of the names of its tensors.
   std::int64_t number = 0;  // In the names of its experts' files: the place among those of its stage.
   std::int64_t experts = 0;
   std::vector<const LogicalTensor*> tensors;

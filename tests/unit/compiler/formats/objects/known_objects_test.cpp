@@ -66,7 +66,7 @@ TEST(KnownObjectsTest, KnownNamesInOtherFormsAreNot) {
       kScaler + Attributes("setdefault", "K\x01"),                                 // An attribute it does not have.
       kScaler + Attributes("cur_scale", Text("x")),                                // Of another type.
       Name("deepspeed.runtime.fp16.loss_scaler", "LossScaler") + "K\x01\x85R",     // Called, and not made by __new__.
-      Name("argparse", "Namespace") + ")\x81" + Attributes("__class__", "K\x01"),  // Which would be looked up.
+      Name("argparse", "Namespace") + ")\x81" + Attributes("__class__", "K\x01"),  // It would be looked up.
       Name("collections", "OrderedDict") + ")R" + Attributes("items", "K\x01"),
       Name("collections", "defaultdict") + Name("os", "system") + "\x85R",        // Another factory.
       Name("__builtin__", "getattr") + Name("os", "path") + Text("x") + "\x86R",  // Of no enum.

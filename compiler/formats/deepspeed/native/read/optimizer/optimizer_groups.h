@@ -15,7 +15,7 @@ namespace ucp::deepspeed {
 struct RankGroups {
   Speaker speaker;
   std::vector<OptimizerGroup> groups = {};
-  std::vector<pytorch::Entry> others = {};    // What is said once, for all groups: TrainingState::optimizer.
+  std::vector<pytorch::Entry> others = {};    // Entries for all groups together: TrainingState::optimizer.
   std::string path = "optimizer_state_dict";  // In the speaker's file, to the others;
   std::string groups_path = "param_groups";   // and behind that to the groups.
 };

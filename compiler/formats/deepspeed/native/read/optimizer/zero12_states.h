@@ -25,7 +25,7 @@ struct SliceAddress {
 
 // One partition's part of one optimizer group. Its master may be short of the padding at its end.
 struct GroupPartition : SteppedTensor {
-  bool is_lean = false;                // Elastic: states are short of the padding, too.
+  bool is_lean = false;                // Elastic: states are also short of the padding.
   pytorch::ValuePtr hyper_parameters;  // A dict. Never null.
   bool is_of_experts = false;
   std::optional<std::int64_t> partition_count;                 // Over how many ranks this group is cut.

@@ -42,7 +42,7 @@ llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::str
 [[nodiscard]] llvm::Error CheckSameDegrees(const std::string& folder, const ModelStates& a, const ModelStates& b);
 struct Partitions {
   std::int64_t count = 1;  // Of each model-parallel rank. 1 without ZeRO, and where the optimizer is not whole.
-  std::string absent;      // Which file of the optimizer is missing, as a sentence; empty if none is.
+  std::string absent;      // A sentence that names a missing file of the optimizer; empty if none is.
 };
 // Each model-parallel rank has the same number of partitions, without a gap. At stage 3 a file that is missing among
 // the optimizer's is an error, and one of the module's is not (zero3_module.h).

@@ -10,7 +10,7 @@ namespace {
 
 // The contents of the file of an expert's weights beside `folding`.
 pytorch::ValuePtr TensorsIn(const SourceArchive& archive) {
-  const std::vector<pytorch::Entry>* entries = pytorch::Entries(archive.root());  // None of what is no dict.
+  const std::vector<pytorch::Entry>* entries = pytorch::Entries(archive.root());  // None if it is not a dict.
   if (entries == nullptr || !pytorch::Find(archive.root(), "folding")) return archive.archive.root();
   std::vector<pytorch::Entry> others = *entries;
   std::erase_if(others, [](const pytorch::Entry& entry) { return pytorch::AsText(*entry.key) == "folding"; });

@@ -118,7 +118,7 @@ std::vector<Degree> DegreesOf(const EngineConfig& job) {
   add("tp", "tensor_parallel.autotp_size", FindIn(job.value, "tensor_parallel", "autotp_size"));
   if (SwitchesAutoEpOn(*job.value)) {
     ValuePtr size = FindIn(job.value, "expert_parallel", "autoep_size");
-    add("ep", "expert_parallel.autoep_size", size ? size : pytorch::MakeInteger(1));  // What DeepSpeed takes.
+    add("ep", "expert_parallel.autoep_size", size ? size : pytorch::MakeInteger(1));  // Without it, DeepSpeed takes 1.
   }
   add("sp", "sequence_parallel_size", pytorch::Find(*job.value, "sequence_parallel_size"));
   return degrees;
@@ -203,7 +203,7 @@ std::vector<std::string> CompareWithJob(const EngineConfig& job, const TrainingS
   for (const auto& [setting, value] : strategy.options) {
     Strategy without = strategy;
     without.options.erase(setting);
-    if (IsKnownAxis(setting) || setting == "exclude_frozen") continue;  // Which no file has.
+    if (IsKnownAxis(setting) || setting == "exclude_frozen") continue;  // No file has these.
     llvm::Expected<WriteOptions> of_file = ReadWriteOptions(without, configured);
     if (of_file) of_file->sub_group_size_is_chosen = options.sub_group_size_is_chosen;  // Whoever says it.
     const bool differs = !of_file || *of_file != options;

@@ -162,7 +162,7 @@ llvm::Error SetSubGroupSize(const Strategy& strategy, const TrainingState& train
     return llvm::Error::success();
   }
   ValuePtr configured = Configured(training, {"zero_optimization", "sub_group_size"});
-  std::optional<double> size = configured ? pytorch::AsDouble(*configured) : std::nullopt;  // JSON has it as 1e9, too.
+  std::optional<double> size = configured ? pytorch::AsDouble(*configured) : std::nullopt;  // JSON also has it as 1e9.
   if (options.stage != 3 || !size) return llvm::Error::success();
   if (*size < 1 || *size > static_cast<double>(kMostElements)) {
     return Fail(ErrorCode::kBadData,

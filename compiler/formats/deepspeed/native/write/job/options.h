@@ -30,7 +30,7 @@ struct WriteOptions {
   std::int64_t ep = 1;              // Over how many ranks the experts are shared out.
   std::optional<std::int64_t> edp;  // How many have the same ones, if the strategy says it.
   std::int64_t stage = 1;
-  DType dtype = DType::kFloat32;                // What the model computes with.
+  DType dtype = DType::kFloat32;                // The dtype in which the model computes.
   bool offloads_to_cpu = false;                 // The job keeps the optimizer's states there.
   bool says_offload = false;                    // `offload_optimizer` or `offload_param`, whatever the device.
   bool bf16_optimizer = false;                  // BF16_Optimizer's form, not that of stages 1 and 2.
@@ -44,7 +44,7 @@ struct WriteOptions {
   std::optional<bool> expert_tp;
   bool alignment = false;       // parameter_alignment: every parameter begins at a multiple of 16 bytes.
   bool elastic = false;         // elastic_checkpoint of the job. Stages 1 and 2.
-  bool lists_states = false;    // Its form (elastic.h), which other jobs load, too.
+  bool lists_states = false;    // Its form (elastic.h), which other jobs also load.
   bool exclude_frozen = false;  // As save_checkpoint(exclude_frozen_parameters=True) has it.
 
   // Model-parallel ranks count stages first: mp = stage * tp + tensor rank.

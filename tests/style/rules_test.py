@@ -61,6 +61,16 @@ class ProseRules(unittest.TestCase):
             self.assertEqual(self.found(text), 0, text)
 
 
+    def test_texts(self) -> None:
+        cpp = set(check_prose.texts_of_cpp('// One\n// sentence.\nFail("four words of text", "short");  // Behind.\n'))
+        comments = {("comments", "One sentence."), ("comments", "Behind.")}
+        self.assertEqual(cpp, comments | {("messages", "four words of text")})
+        python = list(check_prose.texts_of_python('"""A\npage."""\nx = f"four words of {x}"  # Behind.\n'))
+        self.assertIn(("comments", "A page."), python)
+        self.assertIn(("comments", "Behind."), python)
+        self.assertEqual(list(check_prose.texts_of_page("One\nsentence.\n")), [("docs", "One sentence.")])
+
+
 class CommitRules(unittest.TestCase):
     def test_titles(self) -> None:
         for title in ("commit: sync folders before the rename", "README: lead with what a user types",

@@ -11,8 +11,8 @@ namespace ucp {
 // Names without `.ucp`, sorted. Empty if the folder is not where an installation or a build has it.
 std::vector<std::string> CatalogueNames();
 
-// The value of `--spec`: a file as it is, or a name of the catalogue. Fails (kIo: a file is missing) with the nearest
-// name.
+// Returns the value of `--spec`: a file as it is, or a name of the catalogue. Fails (kIo: a file is missing) with the
+// nearest name.
 llvm::Expected<std::string> FindSpec(const std::string& file_or_name);
 
 }  // namespace ucp

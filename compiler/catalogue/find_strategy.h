@@ -15,8 +15,8 @@ namespace ucp {
 llvm::Expected<Strategy> FindStrategy(const std::string& text, const SpecSession* spec,
                                       StrategyUse use = StrategyUse::kTarget);
 
-// Whether the source `text` is a strategy, by itself or by the name that the spec gives it, and not a folder. `spec`:
-// as in FindSpec(); empty for none.
+// Returns whether the source `text` is a strategy, by itself or by the name that the spec gives it, and not a folder.
+// `spec`: as in FindSpec(); empty for none.
 llvm::Expected<bool> IsStrategy(ReadableFileSystem& files, const std::string& text, const std::string& spec);
 
 }  // namespace ucp

@@ -12,15 +12,15 @@
 
 namespace ucp {
 
-// The value that a strategy of a spec gives one key, as it stands on the command line; nothing after reporting what no
-// value is.
+// Returns the value that a strategy of a spec gives one key, as it stands on the command line; nothing after reporting
+// what no value is.
 std::optional<std::string> SettingText(const ast::Setting& setting, DiagnosticSink& sink);
 
 // A spec has at most this many dims and facts.
 inline constexpr std::size_t kMaxDimsAndFacts = 4096;
 
-// The meaning of a tree, or nothing if `sink` has errors, the parser's included. It finds as many mistakes as it can.
-// `source` must be the one that `file` was parsed from; it is copied.
+// Returns the meaning of a tree, or nothing if `sink` has errors, the parser's included. It finds as many mistakes as
+// it can. `source` must be the one that `file` was parsed from; it is copied.
 std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source, DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -12,14 +12,14 @@
 
 namespace ucp {
 
-// The views of the ranks, in order.
+// Returns the views of the ranks, in order.
 std::vector<MeshDeclaration> CheckMeshes(const ast::File& file, DiagnosticSink& sink);
 
 // Fills in the dims and facts. The names of all of them are put into `scope` first, so that they may be used before
 // they are declared.
 void CheckDimsAndFacts(const ast::File& file, Scope& scope, CheckedSpec& spec, DiagnosticSink& sink);
 
-// The value that `=` or `else` gives a fact.
+// Returns the value that `=` or `else` gives a fact.
 std::optional<FactExpression> BuildFactExpression(const ast::Expr& expr, const Scope& scope, DiagnosticSink& sink);
 
 // Dims and facts whose definitions or conditions need themselves.

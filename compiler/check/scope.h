@@ -41,12 +41,13 @@ enum class Role : std::uint8_t {
   kCompared,   // A side of a comparison, or a place in a list: a number of dims and counters.
 };
 
-// The checked form of `expr`, or nothing after reporting. `counters` are those that the name has introduced so far.
+// Returns the checked form of `expr`, or nothing after reporting. `counters` are those that the name has introduced so
+// far.
 std::optional<Formula> BuildFormula(const ast::Expr& expr, Role role, const Scope& scope,
                                     const std::vector<Counter>& counters, DiagnosticSink& sink);
 
-// The checked form of what `when` asks, or nothing after reporting. `around` is the name of the blocks around it: a
-// name behind `has` stands behind that, and its counters may be spoken of.
+// Returns the checked form of what `when` asks, or nothing after reporting. `around` is the name of the blocks around
+// it: a name behind `has` stands behind that, and its counters may be spoken of.
 std::optional<Condition> BuildCondition(const ast::Expr& expr, const Scope& scope, const Pattern& around,
                                         DiagnosticSink& sink);
 
@@ -54,7 +55,7 @@ std::optional<Condition> BuildCondition(const ast::Expr& expr, const Scope& scop
 bool BuildCutRule(const ast::Cut& node, const Scope& scope, const std::vector<Counter>& counters, Formula& cut,
                   DiagnosticSink& sink);
 
-// The place of the fact in CheckedSpec::facts, or nothing after reporting that there is none.
+// Returns the place of the fact in CheckedSpec::facts, or nothing after reporting that there is none.
 std::optional<std::size_t> FindFact(const ast::Identifier& name, const Scope& scope, DiagnosticSink& sink);
 
 // Files are included before the check (compiler/parse/include.h); what is left stands in a spec without a folder.

@@ -21,7 +21,7 @@ struct WordPosition {
 };
 WordPosition WalkWords(const CLI::App& app, std::span<const std::string> words);
 
-// The names of an option as they are typed; none for a positional argument.
+// Returns the names of an option as they are typed; none for a positional argument.
 std::vector<std::string> NamesOf(const CLI::Option& option);
 
 std::vector<const CLI::App*> CommandsOf(const CLI::App& app);

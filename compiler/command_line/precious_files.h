@@ -13,7 +13,7 @@ namespace ucp {
 // Fails (kIo) where it cannot be read.
 llvm::Expected<std::string> WhyPrecious(const std::string& path);
 
-// Whether the file begins with these bytes; no file does with none.
+// Returns whether the file begins with these bytes; no file does with none.
 llvm::Expected<bool> BeginsWith(const std::string& path, std::string_view bytes);
 
 }  // namespace ucp

@@ -49,7 +49,7 @@ void PrintVerbatim(std::string_view text);
 // Pushes out what was printed. An error if standard output could not take it (a full disk), which is reported once.
 [[nodiscard]] llvm::Error FlushOutput();
 
-// Whether standard error is a terminal that obeys commands, and how wide.
+// Returns whether standard error is a terminal that obeys commands, and how wide.
 bool ErrorsGoToTerminal();
 std::size_t TerminalColumns();
 

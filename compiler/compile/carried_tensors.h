@@ -13,10 +13,11 @@
 
 namespace ucp {
 
-// The source with its loose states as tensors.
+// Returns the source with its loose states as tensors.
 BoundSource WithLooseStates(BoundSource source);
 
-// Both sides with those large tensors that the target's files hold, and with `loose_states` the loose ones, as tensors.
+// Returns both sides with those large tensors that the target's files hold, and with `loose_states` the loose ones, as
+// tensors.
 llvm::Expected<Sides> WithCarriedTensors(Sides sides, const TargetFiles& target, bool loose_states);
 
 // Fails with kUnsupported if there are loose states: a target of this format has no place for them.

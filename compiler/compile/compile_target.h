@@ -25,9 +25,9 @@ class CompileTarget {
 
   // Takes from a source what the target needs, and says how the target holds it.
   virtual llvm::Expected<Sides> Meet(BoundSource source) = 0;
-  // The files, or places in memory, of these sides. Called once; another thread may read `sides` meanwhile.
+  // Returns the files, or places in memory, of these sides. Called once; another thread may read `sides` meanwhile.
   virtual llvm::Expected<TargetFiles> LayOut(const Sides& sides) = 0;
-  // Whether the files may hold tensors of the training state beside those of the model (carried_tensors.h).
+  // Returns whether the files may hold tensors of the training state beside those of the model (carried_tensors.h).
   virtual bool CarriesTensors(const Sides& /*sides*/) const { return false; }
   virtual bool CarriesLooseStates() const { return false; }
 };

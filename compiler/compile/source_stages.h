@@ -6,8 +6,8 @@
 
 namespace ucp {
 
-// The stages of the source; of a folder of whole tensors those of the checkpoint that it was made of, if it remembers
-// them.
+// Returns the stages of the source; of a folder of whole tensors those of the checkpoint that it was made of, if it
+// remembers them.
 SourceStages StagesOfSource(const BoundSource& source);
 
 }  // namespace ucp

@@ -5,7 +5,7 @@
 
 namespace ucp {
 
-// The page in Markdown, or nothing if there is no such kind. A test sees to it that every kind has a page.
+// Returns the page in Markdown, or nothing if there is no such kind. A test sees to it that every kind has a page.
 std::string_view DiagnosticPage(std::string_view kind);
 
 }  // namespace ucp

@@ -7,11 +7,11 @@
 
 namespace ucp {
 
-// The folder in which a destination has its name; "." for a bare name.
+// Returns the folder in which a destination has its name; "." for a bare name.
 std::string ParentOf(const std::string& destination);
 // Its name there; slashes at the end do not count.
 std::string NameOfDestination(const std::string& destination);
-// The hidden path beside it for `what`: `parent/.NAME.ucp-WHAT`.
+// Returns the hidden path beside it for `what`: `parent/.NAME.ucp-WHAT`.
 std::string BesideDestination(const std::string& destination, std::string_view what);
 // "NAME", if this is the name of a hidden folder in which a destination is prepared. Nothing for any other name.
 std::optional<std::string> NameOfPrepared(std::string_view folder_name);

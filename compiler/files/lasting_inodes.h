@@ -28,8 +28,8 @@ class LastingInodes {
   std::unordered_map<std::uint64_t, bool> of_device_;
 };
 
-// Whether a file that was one is still, or may be, as far as can be said. Nodes may see one file through two kinds of
-// file systems, so a lasting number may meet one that is not.
+// Returns whether a file that was one is still, or may be, as far as can be said. Nodes may see one file through two
+// kinds of file systems, so a lasting number may meet one that is not.
 bool MayBeSame(const FileVersion& a, const FileVersion& b);
 
 }  // namespace ucp

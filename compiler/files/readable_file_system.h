@@ -59,7 +59,7 @@ class ReadableFileSystem {
   virtual llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) = 0;
 };
 
-// The operating system's files.
+// Returns the operating system's files.
 ReadableFileSystem& RealFiles();
 
 // Reads a whole file of at most `limit` bytes.

@@ -27,11 +27,11 @@ class ArchiveComposer {
   // `training` must outlive this object.
   explicit ArchiveComposer(const TrainingState& training) : training_(training) {}
 
-  // A tensor whose elements come later.
+  // Returns a tensor whose elements come later.
   pytorch::ValuePtr AddTensor(DType dtype, const std::vector<std::int64_t>& sizes);
-  // A tensor of these elements.
+  // Returns a tensor of these elements.
   pytorch::ValuePtr AddData(DType dtype, const std::vector<std::int64_t>& sizes, std::string elements);
-  // How many of AddTensor() there are: the place of the next one's record in what AddFile() returns.
+  // Returns how many of AddTensor() there are: the place of the next one's record in what AddFile() returns.
   std::size_t tensors_to_come() const { return tensors_to_come_; }
   // The same value with its tensors as storages of this file.
   pytorch::ValuePtr AddValue(const pytorch::ValuePtr& value);

@@ -34,8 +34,8 @@ class ArchivesAhead {
                 unsigned helpers);
   ~ArchivesAhead();
 
-  // The data that was read of a file, once. Nothing: nobody has begun it, and nobody will; or it could not be read, and
-  // reading it again says why.
+  // Returns the data that was read of a file, once. Nothing: nobody has begun it, and nobody will; or it could not be
+  // read, and reading it again says why.
   std::optional<ReadHeader> Take(const std::string& path);
 
  private:

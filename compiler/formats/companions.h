@@ -19,7 +19,7 @@ namespace ucp {
 // Those of them that a format's folders also have.
 enum class CompanionKind { kNone, kOfModel, kOfModelAndLoop };
 
-// Whether files of this name are pickles.
+// Returns whether files of this name are pickles.
 bool IsPickleCompanion(const std::string& name);
 
 struct CompanionFile {
@@ -32,9 +32,9 @@ struct Companions {
   std::vector<std::string> left_behind;  // With kOfModelAndLoop: files beside the checkpoint that are none of these.
 };
 
-// Those of the known names (companions.cpp) in the checkpoint's own folder, in the one that the user named, and in the
-// root with the `latest` that belongs to the first; the first that has one gives it. Fails (kBadData) for one that is
-// larger than any real one.
+// Returns those of the known names (companions.cpp) in the checkpoint's own folder, in the one that the user named, and
+// in the root with the `latest` that belongs to the first; the first that has one gives it. Fails (kBadData) for one
+// that is larger than any real one.
 llvm::Expected<Companions> FindCompanions(ReadableFileSystem& files, CompanionKind kind, const std::string& checkpoint,
                                           const std::string& named);
 
@@ -43,8 +43,8 @@ llvm::Expected<Companions> FindCompanions(ReadableFileSystem& files, CompanionKi
 void TakeOutUnknown(Companions& companions, std::span<const std::string> keep, std::vector<LeftOut>& left_out,
                     std::vector<std::string>& remarks);
 
-// Whether a file of this name in the root of a checkpoint, or in the folder of a model, is one of these, or one that
-// DeepSpeed or we put there.
+// Returns whether a file of this name in the root of a checkpoint, or in the folder of a model, is one of these, or one
+// that DeepSpeed or we put there.
 bool BelongsBesideCheckpoint(const std::string& name);
 
 // "rng_state_3.pth" and "random_states_3.pkl" belong to rank 3 alone. Nothing for other names.

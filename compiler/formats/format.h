@@ -49,31 +49,31 @@ class Format {
   virtual ~Format() = default;
   virtual std::string_view name() const = 0;
 
-  // The settings of a strategy of this format, and their values.
+  // Returns the settings of a strategy of this format, and their values.
   virtual StrategyRules strategy_rules() const = 0;
 
-  // Whether this folder, which exists, is a checkpoint by the names in it. RecogniseAny() (recognise.h) asks.
+  // Returns whether this folder, which exists, is a checkpoint by the names in it. RecogniseAny() (recognise.h) asks.
   virtual llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const = 0;
-  // The file in a root whose text names the folder of the newest checkpoint. Empty for models alone: they have no
-  // roots, and trainers keep them beside checkpoints.
+  // Returns the file in a root whose text names the folder of the newest checkpoint. Empty for models alone: they have
+  // no roots, and trainers keep them beside checkpoints.
   virtual std::string_view latest_file() const { return ""; }
   bool has_roots() const { return !latest_file().empty(); }
-  // Whether its checkpoints are models without a training, which may stand beside checkpoints of others.
+  // Returns whether its checkpoints are models without a training, which may stand beside checkpoints of others.
   virtual bool IsModelAlone() const { return !has_roots(); }
-  // The checkpoint that this file means by its name, whatever is around it: the file itself, or its folder.
+  // Returns the checkpoint that this file means by its name, whatever is around it: the file itself, or its folder.
   virtual llvm::Expected<std::optional<std::string>> MeantByFile(ReadableFileSystem& files,
                                                                  const std::string& path) const;
 
-  // Whether a checkpoint may have a file of this path below its folder; of a model alone, also beside the folders of
-  // checkpoints, where trainers have them. `--force` replaces no other file.
+  // Returns whether a checkpoint may have a file of this path below its folder; of a model alone, also beside the
+  // folders of checkpoints, where trainers have them. `--force` replaces no other file.
   virtual bool MayHaveFile(std::string_view path) const = 0;
-  // How the names of its files end; what a manifest lists ends so, or is not believed to be one of them.
+  // Returns how the names of its files end; what a manifest lists ends so, or is not believed to be one of them.
   virtual std::vector<std::string_view> file_endings() const = 0;
-  // Whether this is, by its name, a file with a header, and all that Describe() reads of one such file. Whoever shares
-  // headers between ranks notes what it reads. Fails where the file cannot be described.
+  // Returns whether this is, by its name, a file with a header, and all that Describe() reads of one such file. Whoever
+  // shares headers between ranks notes what it reads. Fails where the file cannot be described.
   virtual bool HasHeader(std::string_view path) const = 0;
   [[nodiscard]] virtual llvm::Error ReadHeader(const ReadableFile& file) const = 0;
-  // The folder of a checkpoint in which each tensor has a folder of its own; empty if there is none.
+  // Returns the folder of a checkpoint in which each tensor has a folder of its own; empty if there is none.
   virtual std::string_view folder_of_tensors() const { return ""; }
 
   // From headers only. Call with what RecogniseAny() found. Where ranks contradict each other in what can be believed,
@@ -82,44 +82,44 @@ class Format {
   virtual llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads) const = 0;
 
-  // The family's own part of the training state of a source that is made up for this strategy: what a job would have
-  // known of these tensors. Null if there is none.
+  // Returns the family's own part of the training state of a source that is made up for this strategy: what a job would
+  // have known of these tensors. Null if there is none.
   virtual llvm::Expected<std::shared_ptr<const FormatState>> MakeState(const Strategy& strategy,
                                                                        std::span<const LogicalTensor> tensors,
                                                                        const TiedLayers& tied) const;
 
-  // The files beside the source that its folders also have.
+  // Returns the files beside the source that its folders also have.
   virtual CompanionKind TakesCompanions() const { return CompanionKind::kNone; }
-  // Whether its files depend on the configuration of the job that will load them.
+  // Returns whether its files depend on the configuration of the job that will load them.
   virtual bool TakesJobConfig() const { return false; }
   // Fails where that cannot be read. LayOut() interprets it.
   [[nodiscard]] virtual llvm::Error CheckJobConfig(const JobConfig& /*job*/) const { return llvm::Error::success(); }
-  // Whether a target can have states of the optimizer that are not one number for each element.
+  // Returns whether a target can have states of the optimizer that are not one number for each element.
   virtual bool CarriesLooseStates() const { return false; }
-  // Whether the strategy says how the layers of a pipeline are dealt over its stages, instead of a spec.
+  // Returns whether the strategy says how the layers of a pipeline are dealt over its stages, instead of a spec.
   virtual bool DealsLayers(const Strategy& /*strategy*/) const { return false; }
-  // Whether a target of this strategy holds weights alone, without masters and states of the optimizer.
+  // Returns whether a target of this strategy holds weights alone, without masters and states of the optimizer.
   virtual bool HoldsWeightsAlone(const Strategy& /*strategy*/) const { return false; }
-  // Whether a source without an optimizer is enough for it.
+  // Returns whether a source without an optimizer is enough for it.
   virtual bool TakesWeightsAlone(const Strategy& strategy) const { return HoldsWeightsAlone(strategy); }
-  // Whether its tensors go by the names of a published model, without what wrappers of a module add.
+  // Returns whether its tensors go by the names of a published model, without what wrappers of a module add.
   virtual bool TakesPlainNames(const Strategy& /*strategy*/) const { return false; }
-  // The ranks over which a target cuts its tensors; nothing if it holds them whole. Fails for those on which a job with
-  // this training state does not run, however a spec would cut it.
+  // Returns the ranks over which a target cuts its tensors; nothing if it holds them whole. Fails for those on which a
+  // job with this training state does not run, however a spec would cut it.
   virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
                                                                const TrainingState& training) const;
   // Cuts the layout of a target, in which the ranks of TargetDegrees() hold the tensors, into the boxes that its files
   // hold (kBoxAxis). By default they hold what the ranks do.
   [[nodiscard]] virtual llvm::Error CutIntoBoxes(const Strategy& strategy, std::span<const LogicalTensor> tensors,
                                                  Layout& layout) const;
-  // The files of a checkpoint that holds the tensors and the training state.
+  // Returns the files of a checkpoint that holds the tensors and the training state.
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
-  // The ranks of the target's job that open each of the files that LayOut() made of the same request: by default all
-  // do.
+  // Returns the ranks of the target's job that open each of the files that LayOut() made of the same request: by
+  // default all do.
   virtual llvm::Expected<FileReaders> Readers(const TargetRequest& request, const TargetFiles& target) const;
 };
 
-// Every format, in the order in which they are listed (format_list.cpp).
+// Returns every format, in the order in which they are listed (format_list.cpp).
 std::span<const std::unique_ptr<const Format>> AllFormats();
 // nullptr if there is none of this name.
 const Format* FindFormat(std::string_view name);

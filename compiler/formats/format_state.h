@@ -44,19 +44,21 @@ struct StageRequest {
 class FormatState {
  public:
   virtual ~FormatState() = default;
-  // The family's own name. Its code knows its part again by it.
+  // Returns the family's own name. Its code knows its part again by it.
   virtual std::string_view family() const = 0;
 
-  // All of it as entries of a dict, for the folder of a format outside the family. A FormatStateReader makes it again.
+  // Returns all of it as entries of a dict, for the folder of a format outside the family. A FormatStateReader makes it
+  // again.
   virtual std::vector<pytorch::Entry> Entries() const = 0;
   // The same for tensors with other names, by the names that they have now.
   virtual std::shared_ptr<const FormatState> Renamed(const std::map<std::string, std::string>& names) const = 0;
-  // Why a published model has no tensors of these names, as a sentence; empty if it can have them.
+  // Returns why a published model has no tensors of these names, as a sentence; empty if it can have them.
   virtual std::string WhyNotPublished() const = 0;
 
-  // Whether it knows the layers of a pipeline, so that PlaceStages() can spread them.
+  // Returns whether it knows the layers of a pipeline, so that PlaceStages() can spread them.
   virtual bool knows_layers() const = 0;
-  // How many stages a folder of whole tensors remembers of the checkpoint that it was made of; 1 if it remembers none.
+  // Returns how many stages a folder of whole tensors remembers of the checkpoint that it was made of; 1 if it
+  // remembers none.
   virtual std::int64_t remembered_stages() const = 0;
   // On which of them a tensor was; null if that is not known.
   virtual const std::set<std::int64_t>* RememberedStagesOf(std::string_view tensor) const = 0;

@@ -14,7 +14,7 @@ CheckpointIdentity IdentityOf(const Checkpoint& checkpoint);
 // Of the first group of the optimizer, if it says one number.
 std::optional<double> OptimizerStep(const TrainingState& training);
 
-// The name of a checkpoint's folder, however it is given: `.` also has a name.
+// Returns the name of a checkpoint's folder, however it is given: `.` also has a name.
 std::string NameOfFolder(const std::string& folder);
 
 }  // namespace ucp

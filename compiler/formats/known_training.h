@@ -11,10 +11,11 @@
 
 namespace ucp {
 
-// The training state without what is neither known nor ("module.name") one of `keep`. Appends what goes to `left_out`.
+// Returns the training state without what is neither known nor ("module.name") one of `keep`. Appends what goes to
+// `left_out`.
 TrainingState KnownTraining(TrainingState training, std::span<const std::string> keep, std::vector<LeftOut>& left_out);
 
-// A sentence for each entry that is left out, of however many files; those behind the first few are counted.
+// Returns a sentence for each entry that is left out, of however many files; those behind the first few are counted.
 std::vector<std::string> NotesOn(std::span<const LeftOut> left_out);
 
 }  // namespace ucp

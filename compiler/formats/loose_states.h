@@ -65,7 +65,7 @@ struct LooseState {
   std::string why_not_carried;  // Empty if it can be.
 };
 
-// Whether they differ in nothing but the elements of their tensors.
+// Returns whether they differ in nothing but the elements of their tensors.
 bool HaveSameForm(const LooseState& a, const LooseState& b);
 
 }  // namespace ucp

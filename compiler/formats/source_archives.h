@@ -33,7 +33,7 @@ struct TensorPlace {
   std::vector<std::int64_t> strides;  // Empty: row-major.
   std::int64_t elements = 0;
 
-  // Whether both are the same elements of the same record in the same order.
+  // Returns whether both are the same elements of the same record in the same order.
   bool IsSameMemory(const TensorPlace& other) const;
 };
 
@@ -66,18 +66,18 @@ class SourceArchives {
   llvm::Expected<std::vector<std::byte>> ReadElements(const TensorPlace& place, std::int64_t first,
                                                       std::int64_t count) const;
 
-  // A set of buffers that holds the tensor as this one state, once for each record and dtype. The tensor's shard begins
-  // at its offset.
+  // Returns a set of buffers that holds the tensor as this one state, once for each record and dtype. The tensor's
+  // shard begins at its offset.
   BufferSetId BuffersOf(const TensorPlace& place, const std::string& state);
 
   // Fails (kUnsupported) in the name of `what` if a storage stands in the value without a tensor.
   [[nodiscard]] static llvm::Error CheckNoBareStorage(const SourceArchive& archive, const pytorch::Value& value,
                                                       const std::string& what);
 
-  // The value with every tensor in it one of the training state's: those of more than 64 KiB large ones, and all others
-  // read. Tensors that are larger than their storage by its being read several times, if that is more than 16 MiB, and
-  // storages that stand alone, are refused (kUnsupported), and damaged ones, too (kBadData), in the name of `what` and
-  // of the keys that lead there.
+  // Returns the value with every tensor in it one of the training state's: those of more than 64 KiB large ones, and
+  // all others read. Tensors that are larger than their storage by its being read several times, if that is more than
+  // 16 MiB, and storages that stand alone, are refused (kUnsupported), and damaged ones, too (kBadData), in the name of
+  // `what` and of the keys that lead there.
   llvm::Expected<pytorch::ValuePtr> Keep(const SourceArchive& archive, const pytorch::ValuePtr& value,
                                          const std::string& what);
 

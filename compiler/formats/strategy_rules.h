@@ -27,13 +27,13 @@ struct StrategyRules {
   std::string help;  // "safetensors for weights alone, with dtype=…": what a target is, and its settings.
 };
 
-// All settings, those of degrees first.
+// Returns all settings, those of degrees first.
 std::vector<SettingRule> AllSettings(const StrategyRules& rules);
 
-// The names of those that a target can have, in the same order.
+// Returns the names of those that a target can have, in the same order.
 std::vector<std::string> NamesOfTargetSettings(const StrategyRules& rules);
 
-// A whole number from `least` to `most`, in digits.
+// Returns a whole number from `least` to `most`, in digits.
 std::optional<std::int64_t> ParseCount(std::string_view text, std::int64_t least, std::int64_t most);
 
 // "8+8+8+6": how many layers each place of the pipeline has, two places at least and not all of them empty.

@@ -85,26 +85,26 @@ struct TrainingState {
   std::shared_ptr<const FormatState> format_state;  // The part that one family of formats understands; may be null.
 };
 
-// The value of a text key; null if there is none.
+// Returns the value of a text key; null if there is none.
 pytorch::ValuePtr FindEntry(const std::vector<pytorch::Entry>& entries, std::string_view key);
 
-// The name in messages of the checkpoint that all this is of: "the source", or "the synthetic model".
+// Returns the name in messages of the checkpoint that all this is of: "the source", or "the synthetic model".
 std::string_view CalledInMessages(const TrainingState& training);
 
 // Adds one to a training state; returns the key of its storage there.
 std::string AddTensor(TrainingState& training, SmallTensorData data);
 std::string AddTensor(TrainingState& training, LargeTensor tensor);
-// The data of a tensor of this training state; null if it is none of these.
+// Returns the data of a tensor of this training state; null if it is none of these.
 const SmallTensorData* FindSmallTensor(const TrainingState& training, const pytorch::Tensor& tensor);
 const LargeTensor* FindLargeTensor(const TrainingState& training, const pytorch::Tensor& tensor);
 
-// A step counter as a number: an integer, or a tensor of one element in `training`. Nothing if it is neither.
+// Returns a step counter as a number: an integer, or a tensor of one element in `training`. Nothing if it is neither.
 std::optional<double> StepNumber(const TrainingState& training, const pytorch::Value& step);
 
 // "4", "4 (float32)", "missing"
 std::string StepText(const TrainingState& training, const pytorch::ValuePtr& step);
 
-// Whether two steps of one training state are the same in value and in type. Null is also a step.
+// Returns whether two steps of one training state are the same in value and in type. Null is also a step.
 bool IsSameStep(const pytorch::ValuePtr& a, const pytorch::ValuePtr& b);
 
 // Fails (kBadData) if two step counters differ in value or in type, with both files and both values.

@@ -18,11 +18,11 @@ class EmbeddedReader {
   static llvm::Expected<std::optional<EmbeddedReader>> Make(const EmbeddedLayout* embedded,
                                                             std::int64_t vocabulary_grain);
 
-  // Nothing if no pattern speaks of this tensor: DeepSpeed's own converter would then concatenate it along dimension 0
-  // without a word. Fails where two patterns of one kind match, or where they contradict the shapes.
+  // Returns nothing if no pattern speaks of this tensor: DeepSpeed's own converter would then concatenate it along
+  // dimension 0 without a word. Fails where two patterns of one kind match, or where they contradict the shapes.
   llvm::Expected<std::optional<Decision>> Read(const ObservedTensor& tensor) const;
 
-  // Why the metadata itself says that it cannot describe this tensor; empty if it does not say so.
+  // Returns why the metadata itself says that it cannot describe this tensor; empty if it does not say so.
   std::string WhyUnsupported(const std::string& name) const;
 
   EmbeddedReader(EmbeddedReader&&) noexcept;

@@ -27,7 +27,7 @@ struct Interval {
 std::optional<ShapeExpr> LiftDim(std::int64_t length, const std::vector<std::vector<Interval>>& held,
                                  const std::string& axis);
 
-// The rule that gives these widths, or the widths themselves.
+// Returns the rule that gives these widths, or the widths themselves.
 ShapeExpr LiftWidths(const std::vector<std::int64_t>& widths, const std::string& axis);
 
 }  // namespace ucp

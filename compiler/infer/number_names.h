@@ -20,16 +20,16 @@ class NumberNames {
  public:
   explicit NumberNames(const std::map<std::string, Fact>& facts);
 
-  // A length that is not cut.
+  // Returns a length that is not cut.
   std::string Length(std::int64_t number);
-  // How far a counter counts.
+  // Returns how far a counter counts.
   std::string Count(std::int64_t number);
   std::string Vocabulary(std::int64_t number);
 
   // "2 * (8@tp)", with names; only tp has a size in it. `doubt` gets a sentence where the units of a cut are not known.
   std::string Shape(const ShapeExpr& expr, std::int64_t tp, std::string& doubt);
 
-  // The declarations of the names that were given out: "dim hidden from config.hidden_size".
+  // Returns the declarations of the names that were given out: "dim hidden from config.hidden_size".
   std::vector<std::string> Declarations() const;
 
  private:

@@ -23,7 +23,7 @@ struct Reading {
 // Every rank holds all of it.
 Reading WholeReading(const LocalShape& shape);
 
-// How many places of one dimension each rank has.
+// Returns how many places of one dimension each rank has.
 std::vector<std::int64_t> WidthsAlong(const std::vector<LocalShape>& by_rank, std::size_t dim);
 
 // Cut along one dimension, in one piece; whole in all others.

@@ -49,8 +49,8 @@ struct AffineMap {
 // More pieces than this DeepSpeed refuses (deepspeed/checkpoint/affine_transfer.py).
 inline constexpr std::size_t kMaxAffinePieces = 4096;
 
-// The holders of `tensor` over the ranks of one axis. Blocks that are consecutive on both sides and have the same
-// holders are one piece; a rank that holds nothing has none. Fails (kUnsupported) with one clause on what no map
+// Returns the holders of `tensor` over the ranks of one axis. Blocks that are consecutive on both sides and have the
+// same holders are one piece; a rank that holds nothing has none. Fails (kUnsupported) with one clause on what no map
 // describes: padding, a mean, a cut over another axis, too many pieces.
 llvm::Expected<AffineMap> AffineMapOf(const TensorLayout& tensor, const Mesh& mesh, std::string_view axis);
 

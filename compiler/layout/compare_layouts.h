@@ -10,12 +10,12 @@
 
 namespace ucp {
 
-// Whether both say the same of who holds which element, of its mean and of its scale. Their names, stages and places of
-// names are not looked at.
+// Returns whether both say the same of who holds which element, of its mean and of its scale. Their names, stages and
+// places of names are not looked at.
 llvm::Expected<bool> AreCutAlike(const TensorLayout& a, const TensorLayout& b, const Mesh& mesh);
 
-// Whether two layouts on one mesh say the same of every tensor: its shape, who holds which part, and what becomes of
-// its copies. Nothing if they do, else the name of a tensor of which they do not.
+// Returns whether two layouts on one mesh say the same of every tensor: its shape, who holds which part, and what
+// becomes of its copies. Nothing if they do, else the name of a tensor of which they do not.
 llvm::Expected<std::optional<std::string>> DifferentTensor(const Layout& a, const Layout& b);
 
 }  // namespace ucp

@@ -19,13 +19,14 @@ struct PlaceRange {
   bool operator==(const PlaceRange&) const = default;
 };
 
-// The places of `places` that coordinate `index` of `degree` gets by the rule of `cut`, a kCut: ranges in the order of
-// the part's own places, none of them empty. No ranges: the coordinate holds nothing. One sentence with both numbers
-// where the rule does not fit. Of `list` only this coordinate's own positions are looked at; VerifyCut looks at all.
+// Returns the places of `places` that coordinate `index` of `degree` gets by the rule of `cut`, a kCut: ranges in the
+// order of the part's own places, none of them empty. No ranges: the coordinate holds nothing. One sentence with both
+// numbers where the rule does not fit. Of `list` only this coordinate's own positions are looked at; VerifyCut looks at
+// all.
 llvm::Expected<std::vector<PlaceRange>> PartOf(const ShapeExpr& cut, std::int64_t places, std::int64_t degree,
                                                std::int64_t index);
 
-// How many places that is.
+// Returns how many places that is.
 llvm::Expected<std::int64_t> WidthOf(const ShapeExpr& cut, std::int64_t places, std::int64_t degree,
                                      std::int64_t index);
 
@@ -33,7 +34,7 @@ llvm::Expected<std::int64_t> WidthOf(const ShapeExpr& cut, std::int64_t places, 
 // in places.
 [[nodiscard]] llvm::Error VerifyCut(const ShapeExpr& cut, std::int64_t places, std::int64_t degree);
 
-// The text behind the axes: "(spread 64)", "(widths [3, 3, 2])"; nothing for an even cut.
+// Returns the text behind the axes: "(spread 64)", "(widths [3, 3, 2])"; nothing for an even cut.
 std::string RuleText(const ShapeExpr& cut);
 
 }  // namespace ucp

@@ -6,7 +6,7 @@
 
 namespace ucp {
 
-// The first dimension: which of its places each rank of `ep` has.
+// Returns the first dimension: which of its places each rank of `ep` has.
 ShapeExpr CutByExperts(const ExpertPlaces& places);
 
 }  // namespace ucp

@@ -15,12 +15,12 @@ std::string_view KindOf(const FactValue& value);
 // `true`, `3`, `"moe"`, `["dense", "moe", "moe"]`; long lists are cut, and say how long they are.
 std::string TextOf(const FactValue& value);
 
-// The values that `--set NAME=` takes: true, false, a number, a list in brackets, or a text, with or without quotes. In
-// a list, blanks between the elements do not count, and a text without quotes ends at a comma or bracket. Nothing for
-// an unclosed list or quote, or lists within lists within lists.
+// Returns the values that `--set NAME=` takes: true, false, a number, a list in brackets, or a text, with or without
+// quotes. In a list, blanks between the elements do not count, and a text without quotes ends at a comma or bracket.
+// Nothing for an unclosed list or quote, or lists within lists within lists.
 std::optional<FactValue> ParseFactValue(std::string_view text);
 
-// A text from which ParseFactValue() makes this value, which was one of its values.
+// Returns a text from which ParseFactValue() makes this value, which was one of its values.
 std::string SettingOf(const FactValue& value);
 
 }  // namespace ucp

@@ -24,10 +24,10 @@ using Box = std::vector<Positions>;            // By dimension. Empty for a tens
 // All of a tensor.
 Box WholeBox(const std::vector<std::int64_t>& shape);
 
-// How many elements that is.
+// Returns how many elements that is.
 std::int64_t ElementsOf(const Box& box);
 
-// Whether the box lies in a tensor of this shape, and its positions increase.
+// Returns whether the box lies in a tensor of this shape, and its positions increase.
 bool IsBoxOf(const Box& box, const std::vector<std::int64_t>& shape);
 
 // One tensor over all its boxes. Equal boxes are one.
@@ -37,7 +37,7 @@ class BoxedTensor {
 
   const std::vector<std::int64_t>& shape() const { return shape_; }
 
-  // The place on kBoxAxis of those that hold this box, which IsBoxOf() the tensor.
+  // Returns the place on kBoxAxis of those that hold this box, which IsBoxOf() the tensor.
   std::int64_t PlaceOf(const Box& box);
   std::int64_t boxes() const { return std::ssize(by_place_); }
 

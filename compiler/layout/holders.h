@@ -24,7 +24,7 @@ inline constexpr std::int64_t kMaxHolders = 1 << 16;
 // In mesh order. Fails (kUsage) on more than kMaxHolders, and as HeldAt does.
 llvm::Expected<std::vector<Holder>> HoldersOf(const TensorLayout& tensor, const Mesh& mesh);
 
-// The axes of `mesh` with more than one rank that cut `tensor`, in mesh order.
+// Returns the axes of `mesh` with more than one rank that cut `tensor`, in mesh order.
 std::vector<Axis> AxesThatCut(const TensorLayout& tensor, const Mesh& mesh);
 
 }  // namespace ucp

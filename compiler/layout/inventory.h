@@ -60,7 +60,8 @@ struct Inventory {
   RankPreference preference;
   std::vector<RankDecision> decisions;
 
-  // Whether a spec is not needed to know the tensors as the model has them: they are whole, alone or over their boxes.
+  // Returns whether a spec is not needed to know the tensors as the model has them: they are whole, alone or over their
+  // boxes.
   bool is_whole() const { return std::holds_alternative<WholeTensors>(cuts) || boxes() != nullptr; }
   // Null if it states something else.
   const BoxesOfTensors* boxes() const { return std::get_if<BoxesOfTensors>(&cuts); }

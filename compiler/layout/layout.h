@@ -54,10 +54,10 @@ struct Layout {
   const TensorLayout* Find(const std::string& name) const;  // By name or alias; nullptr if there is none.
 };
 
-// The logical shape, the same on every mesh.
+// Returns the logical shape, the same on every mesh.
 llvm::Expected<std::vector<std::int64_t>> LogicalShape(const TensorLayout& tensor);
 
-// Whether the rank at `coordinate` has the tensor at all: its stage is one of its stages (unused ones
+// Returns whether the rank at `coordinate` has the tensor at all: its stage is one of its stages (unused ones
 // too) and its places are in `only_at`.
 bool IsHeldAt(const TensorLayout& tensor, const Coordinate& coordinate);
 
@@ -67,8 +67,8 @@ bool IsHeldAt(const TensorLayout& tensor, const Coordinate& coordinate);
 inline constexpr std::size_t kMaxIncreasingPieces = 4096;
 llvm::Expected<ProductSet> HeldAt(const TensorLayout& tensor, const Mesh& mesh, const Coordinate& coordinate);
 
-// Every coordinate of the axes that cut `tensor` or its name at which it is held, in the order of its own mesh; one
-// empty coordinate if nothing is cut. Stages are not among them.
+// Returns every coordinate of the axes that cut `tensor` or its name at which it is held, in the order of its own mesh;
+// one empty coordinate if nothing is cut. Stages are not among them.
 std::vector<Coordinate> CoordinatesOf(const TensorLayout& tensor, const Mesh& mesh);
 
 // The layout's own verifier. Every element of every tensor is held by some rank; an axis cuts one dimension or the
@@ -76,7 +76,7 @@ std::vector<Coordinate> CoordinatesOf(const TensorLayout& tensor, const Mesh& me
 // the tensor.
 [[nodiscard]] llvm::Error VerifyLayout(const Layout& layout);
 
-// The layout of a checkpoint in which every tensor is whole, or spread over `ep` as the checkpoint says
+// Returns the layout of a checkpoint in which every tensor is whole, or spread over `ep` as the checkpoint says
 // (Inventory::expert_places). Fails where a tensor has other shapes than that, and names it: that checkpoint needs a
 // spec.
 llvm::Expected<Layout> WholeLayout(const Inventory& inventory);

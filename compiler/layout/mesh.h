@@ -10,7 +10,7 @@
 
 namespace ucp {
 
-// The axes that formats know: pp, dp, edp, sp, cp, tp, ep, etp.
+// Returns the axes that formats know: pp, dp, edp, sp, cp, tp, ep, etp.
 bool IsKnownAxis(std::string_view name);
 std::vector<std::string> KnownAxes();
 

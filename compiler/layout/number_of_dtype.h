@@ -18,7 +18,7 @@ struct Whole {
   static Integer Load(Integer value) { return value; }
 };
 
-// The value at `bytes`, which need not be aligned.
+// Returns the value at `bytes`, which need not be aligned.
 template <typename Type>
 auto LoadNumber(const std::byte* bytes) {
   typename Type::Stored stored;

@@ -19,10 +19,11 @@ struct RankPreference {
   Coordinate named;  // The places that the user named; empty: nobody is believed over another.
 
   bool empty() const { return named.at.empty(); }
-  // Whether what stands at `place` is believed: of the axes that it has, one at least is named, and on all that are
-  // named it stands at the named place. A tensor's copy has no place on `dp`, which cuts it, and a file may have one.
+  // Returns whether what stands at `place` is believed: of the axes that it has, one at least is named, and on all that
+  // are named it stands at the named place. A tensor's copy has no place on `dp`, which cuts it, and a file may have
+  // one.
   bool Prefers(const Coordinate& place) const;
-  // The one of several that is believed over the others: the first that is preferred, or simply the first.
+  // Returns the one of several that is believed over the others: the first that is preferred, or simply the first.
   std::size_t FirstOf(const std::vector<Coordinate>& places) const;
   bool operator==(const RankPreference&) const = default;
 };
@@ -33,8 +34,8 @@ llvm::Expected<RankPreference> ParseRankPreference(std::string_view text);
 // Fails with kUsage if the source has no such ranks.
 [[nodiscard]] llvm::Error CheckPreference(const RankPreference& preference, const Mesh& source);
 
-// The option that decides between two places: "--prefer-rank tp=0 (or tp=1) says which of them counts". Empty if they
-// are the same.
+// Returns the option that decides between two places: "--prefer-rank tp=0 (or tp=1) says which of them counts". Empty
+// if they are the same.
 std::string PreferenceHint(const Coordinate& a, const Coordinate& b);
 
 // One thing that a preference decided.

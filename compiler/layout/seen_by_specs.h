@@ -8,7 +8,8 @@
 
 namespace ucp {
 
-// The inventory itself, or, if it has boxes, `whole`, which then has one shard for each tensor, and no storage tables.
+// Returns the inventory itself, or, if it has boxes, `whole`, which then has one shard for each tensor, and no storage
+// tables.
 const Inventory& SeenBySpecs(const Inventory& inventory, std::optional<Inventory>& whole);
 const Inventory& SeenBySpecs(Inventory&& inventory, std::optional<Inventory>& whole) = delete;  // It would be gone.
 

@@ -48,11 +48,12 @@ struct ShapeExpr {
   static ShapeExpr Cut(ShapeExpr inner, std::vector<std::string> axes);
 };
 
-// The printed form, in the language's own notation: "8@tp * 3 * 64", "pad(50257, 256)@tp", "8@tp(spread 64)",
+// Returns the printed form, in the language's own notation: "8@tp * 3 * 64", "pad(50257, 256)@tp", "8@tp(spread 64)",
 // "8@tp(widths [3, 3, 2])", "4@ep(list [[0, 3], [1, 2]])".
 std::string ToString(const ShapeExpr& expr);
 
-// The length of the whole dimension, padding excluded; it does not depend on the mesh. Checked against overflow.
+// Returns the length of the whole dimension, padding excluded; it does not depend on the mesh. Checked against
+// overflow.
 llvm::Expected<std::int64_t> LogicalLength(const ShapeExpr& expr);
 
 // The selection that the rank at `coordinate` holds. Fails with one sentence if a cut rule does not fit (cut.h), a
@@ -61,7 +62,7 @@ llvm::Expected<std::int64_t> LogicalLength(const ShapeExpr& expr);
 constexpr std::int64_t kMaxRuns = 1 << 20;
 llvm::Expected<Selection> Select(const ShapeExpr& expr, const Mesh& mesh, const Coordinate& coordinate);
 
-// The axes that cut this expression, each once, in the order of the mesh's names.
+// Returns the axes that cut this expression, each once, in the order of the mesh's names.
 std::vector<std::string> CuttingAxes(const ShapeExpr& expr);
 
 }  // namespace ucp

@@ -15,8 +15,8 @@
 
 namespace ucp {
 
-// The name under which a module's `state_dict()` has the tensor that `named_parameters()` calls `name`: PyTorch's
-// activation checkpointing takes its component out of a state dict alone.
+// Returns the name under which a module's `state_dict()` has the tensor that `named_parameters()` calls `name`:
+// PyTorch's activation checkpointing takes its component out of a state dict alone.
 std::string NameInStateDict(std::string name);
 
 struct PlainNames {

@@ -34,7 +34,7 @@ llvm::Expected<OpenedSpec> OpenSpec(const std::string& path);
 // The same of what was read before: the spec, and behind it what it includes.
 llvm::Expected<OpenedSpec> OpenSpec(const std::vector<NamedText>& texts);
 
-// The texts that OpenSpec() has read, by their paths from the folder of the spec.
+// Returns the texts that OpenSpec() has read, by their paths from the folder of the spec.
 std::vector<NamedText> TextsOf(const SpecSession& session);
 
 // "2 errors in `gpt.ucp`", with code kSpec, and all diagnostics for those who read JSON.

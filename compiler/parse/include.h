@@ -21,9 +21,9 @@ inline constexpr std::size_t kMaxIncludes = 64;  // In all. A file that is inclu
 // Files that can be included, by their paths from the folder of the spec.
 using IncludableTexts = std::map<std::string, std::string>;
 
-// The tree of the spec with all that it includes, as ParseSoundItems() has it; nothing after reporting if an include is
-// wrong. `source` is a file on disk, and the files that it includes are appended to it. With `texts`, nothing is on
-// disk: these are all files that there are, and `source` stands in their folder.
+// Returns the tree of the spec with all that it includes, as ParseSoundItems() has it; nothing after reporting if an
+// include is wrong. `source` is a file on disk, and the files that it includes are appended to it. With `texts`,
+// nothing is on disk: these are all files that there are, and `source` stands in their folder.
 std::optional<ast::File> ParseWithIncludes(Source& source, DiagnosticSink& sink,
                                            const IncludableTexts* texts = nullptr);
 

@@ -10,9 +10,9 @@
 
 namespace ucp {
 
-// The tree of a whole spec, or nothing after reporting at least one error; several mistakes are found in one run. Any
-// text that is a Source is safe to parse: time and memory are linear in it for all practical purposes, and the depth of
-// the tree is bounded. Threads may parse at the same time.
+// Returns the tree of a whole spec, or nothing after reporting at least one error; several mistakes are found in one
+// run. Any text that is a Source is safe to parse: time and memory are linear in it for all practical purposes, and the
+// depth of the tree is bounded. Threads may parse at the same time.
 std::optional<ast::File> ParseSpec(const Source& source, DiagnosticSink& sink);
 
 // The same, but where the grammar is kept and single items are wrong (an unknown cut rule), the tree is there without

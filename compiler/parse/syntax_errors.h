@@ -24,7 +24,7 @@ class SyntaxErrors : public antlr4::DefaultErrorStrategy {
   // Says nothing about `spoiled_lines`, which have an error already.
   SyntaxErrors(const Source& source, DiagnosticSink& sink, std::set<std::uint32_t> spoiled_lines);
 
-  // How many were found, reported or not.
+  // Returns how many were found, reported or not.
   std::size_t count() const { return count_; }
 
  protected:

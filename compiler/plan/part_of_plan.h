@@ -33,12 +33,12 @@ class PlanCutter {
   // The plan must be verified and outlive this. Linear in its tables.
   explicit PlanCutter(const Plan& plan);
 
-  // The shards that some of these records of the target hold, and all others of the same elements, whoever has them:
-  // what is to be shared is seen in each part. By their places in Plan::writes, ascending.
+  // Returns the shards that some of these records of the target hold, and all others of the same elements, whoever has
+  // them: what is to be shared is seen in each part. By their places in Plan::writes, ascending.
   std::vector<std::size_t> WritesOf(std::span<const RecordId> wanted) const;
 
-  // The part of a plan that fills these shards, with all of these records and files of the target. Its cost depends on
-  // the part alone.
+  // Returns the part of a plan that fills these shards, with all of these records and files of the target. Its cost
+  // depends on the part alone.
   PlanPart Cut(std::span<const std::size_t> writes, std::span<const RecordId> records,
                std::span<const FileId> files) const;
 

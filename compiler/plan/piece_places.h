@@ -34,18 +34,19 @@ class PiecePlaces {
   const ElementStrides& strides() const { return strides_; }  // Of the set's dimensions, in elements of the shard.
   std::int64_t last() const { return last_; }                 // The element of the last local place.
 
-  // The set's dimensions in the order in which the shard's elements run through them, the slowest one first.
+  // Returns the set's dimensions in the order in which the shard's elements run through them, the slowest one first.
   llvm::ArrayRef<std::size_t> order() const { return order_; }
   bool has_own_order() const { return own_order_.has_value(); }              // Otherwise it is 0, 1, 2, …
   const ProductSet& set() const { return own_order_ ? *own_order_ : set_; }  // Its dimensions in this order.
 
-  // The logical index of the first real element at or behind `element` of the shard, its dimensions in this order.
+  // Returns the logical index of the first real element at or behind `element` of the shard, its dimensions in this
+  // order.
   LexBound BoundAt(std::int64_t element) const { return LogicalBound(set(), PlaceAt(element)); }
 
   // Around the piece's elements within such bounds. Its dimensions are in the tensor's order.
   BoundingBox BoxWithin(const LexBound& low, const LexBound& high) const;
 
-  // The logical index of the piece's element there, if it has one.
+  // Returns the logical index of the piece's element there, if it has one.
   std::optional<Index> IndexAt(std::int64_t element) const;
 
  private:
@@ -59,10 +60,10 @@ class PiecePlaces {
   std::optional<ProductSet> own_order_;  // The set with its dimensions in this order, if that is another one.
 };
 
-// The logical index of a local element of a written shard, if that is of `tensor`.
+// Returns the logical index of a local element of a written shard, if that is of `tensor`.
 std::optional<Index> IndexOfElement(const Plan& plan, const PlanWrite& write, TensorId tensor, std::int64_t element);
 
-// The local element of a written shard that holds this index of `tensor`, if one does.
+// Returns the local element of a written shard that holds this index of `tensor`, if one does.
 std::optional<std::int64_t> ElementOfIndex(const Plan& plan, const PlanWrite& write, TensorId tensor,
                                            const Index& index);
 

@@ -139,7 +139,7 @@ struct Plan {
 
   const PlanTensor& tensor(TensorId id) const { return tensors[id.index()]; }
   const ProductSet& set(SetId id) const { return sets[id.index()]; }
-  // The name that the target has for it.
+  // Returns the name that the target has for it.
   const std::string& NameOf(const PlanWrite& write) const {
     return write.fused ? write.fused->name : tensor(write.first_tensor()).logical.name;
   }
@@ -149,7 +149,7 @@ struct Plan {
   std::int64_t LocalElements(const PlanWrite& write) const;
 };
 
-// Whether Arithmetic can be done in it, and it can be cast: float16, bfloat16, float32, float64.
+// Returns whether Arithmetic can be done in it, and it can be cast: float16, bfloat16, float32, float64.
 bool IsArithmetic(DType dtype);
 
 std::optional<BufferId> FindState(const BufferSet& set, const std::string& state);

@@ -12,9 +12,10 @@ namespace ucp {
 
 std::vector<std::string> PlanReport(const Plan& plan);
 llvm::json::Object PlanReportJson(const Plan& plan);
-// A list of {file, path, object, calls}.
+// Returns a list of {file, path, object, calls}.
 llvm::json::Array LeftOutJson(const std::vector<LeftOut>& left_out);
-// The decisions of --prefer-rank: a list of {what, believed: {file, value}, overruled: {file, value}, elements}.
+// Returns the decisions of --prefer-rank: a list of {what, believed: {file, value}, overruled: {file, value},
+// elements}.
 llvm::json::Array DecisionsJson(const std::vector<RankDecision>& decisions);
 
 }  // namespace ucp

@@ -18,10 +18,10 @@ class StateFeeds {
  public:
   explicit StateFeeds(const Plan& plan);  // Its ids must be sane; it must outlive this. Linear in its tables.
 
-  // The buffer of the source that a read has for `state` of the target, if any.
+  // Returns the buffer of the source that a read has for `state` of the target, if any.
   std::optional<BufferId> Find(const PlanRead& read, const std::string& state) const;
 
-  // The dtype of the elements of `state` of a tensor before they are cast; nothing if nobody copies them.
+  // Returns the dtype of the elements of `state` of a tensor before they are cast; nothing if nobody copies them.
   std::optional<DType> SourceDType(TensorId tensor, const std::string& state) const;
 
  private:

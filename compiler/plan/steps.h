@@ -97,7 +97,7 @@ class StepEnumerator {
   // no index has to be computed. So it is wherever only ZeRO's partitions change.
   void ForEachJoinedStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
-  // Whether an earlier rank of the target also holds all of that state of a written shard.
+  // Returns whether an earlier rank of the target also holds all of that state of a written shard.
   bool IsRepeated(std::size_t write, const std::string& state) const;
 
   // Those of Plan::reads that may have elements of one of its tensors in common with a written shard, ascending: all of

@@ -26,7 +26,7 @@ struct PlanDraft {
   LayoutIndex source_tensors;                                          // By the names that the source's shards have.
   llvm::DenseMap<llvm::CachedHashStringRef, TensorId> tensor_of_name;  // Names are those of the request.
 
-  // Those of the request, which come before what the spec drops. Found once: each pass asks for all of them.
+  // Returns those of the request, which come before what the spec drops. Found once: each pass asks for all of them.
   const TensorLayout* SourceOf(TensorId id) const {
     return id.index() < sources_.size() ? sources_[id.index()] : nullptr;
   }
@@ -36,7 +36,7 @@ struct PlanDraft {
   // Of a tensor of the source's layout that has a shard.
   TensorId TensorOf(const TensorLayout& source) const;
 
-  // The id of this set in the plan; equal sets share one.
+  // Returns the id of this set in the plan; equal sets share one.
   SetId Intern(const ProductSet& set);
 
  private:

@@ -43,12 +43,12 @@ class DraftedReads {
   std::unique_ptr<PlanDraft> draft_;
 };
 
-// A plan in two halves, so that the target's files can be laid out while the first one is made. Errors name the tensor
-// and say what is missing or twice. The plan takes the tables of the target's files, and is not verified yet.
+// Returns a plan in two halves, so that the target's files can be laid out while the first one is made. Errors name the
+// tensor and say what is missing or twice. The plan takes the tables of the target's files, and is not verified yet.
 llvm::Expected<DraftedReads> DraftReads(const PlanRequest& request);
 llvm::Expected<Plan> FinishPlan(DraftedReads reads, TargetFiles target_files);
 
-// Both halves.
+// Returns both halves.
 llvm::Expected<Plan> DraftPlan(const PlanRequest& request, TargetFiles target_files);
 
 // The same, and the plan has passed VerifyPlan(), with so many threads.

@@ -12,7 +12,7 @@ namespace ucp::pretty {
 inline constexpr std::size_t kLineWidth = 120;  // Of code; a comment is never broken.
 inline constexpr std::size_t kIndent = 2;
 
-// How many columns a terminal or an editor gives the text: code points.
+// Returns how many columns a terminal or an editor gives the text: code points.
 std::size_t Width(std::string_view text);
 
 // From the indentation to the last word, on one line.

@@ -8,7 +8,7 @@
 
 namespace ucp {
 
-// The text of `source`, whose tree is `file`, with other blanks and line breaks between the same words:
+// Returns the text of `source`, whose tree is `file`, with other blanks and line breaks between the same words:
 //
 // - one declaration or item on each line, two blanks of indentation for each brace, at most one blank line in a row;
 // - names, shapes and stages of a layout below each other, and so the sources of neighbouring dims and facts;

@@ -31,7 +31,7 @@ class BoxIndex {
   // All boxes have one number of dimensions. The first one that is added has number 0.
   void Add(const BoundingBox& box);
 
-  // The numbers of those that have a position in common with `box` in every dimension, ascending.
+  // Returns the numbers of those that have a position in common with `box` in every dimension, ascending.
   std::vector<std::size_t> Meeting(const BoundingBox& box) const;
 
  private:

@@ -46,15 +46,16 @@ struct ProductSet {
   bool operator==(const ProductSet&) const = default;
 };
 
-// The increasing pieces: one from each dimension, in every combination. Each real element is in exactly one of them,
-// and all have its local places. One, itself, if the set is increasing.
+// Returns the increasing pieces: one from each dimension, in every combination. Each real element is in exactly one of
+// them, and all have its local places. One, itself, if the set is increasing.
 std::vector<ProductSet> IncreasingPieces(const ProductSet& set);
 
-// The logical index of the first real element at or behind local place `flat` of the row-major local tensor. The set
-// must be increasing, as for LocalPlace.
+// Returns the logical index of the first real element at or behind local place `flat` of the row-major local tensor.
+// The set must be increasing, as for LocalPlace.
 LexBound LogicalBound(const ProductSet& set, std::int64_t flat);
 
-// The local place of the first element of the set that is at or behind `bound`; local_elements() if there is none.
+// Returns the local place of the first element of the set that is at or behind `bound`; local_elements() if there is
+// none.
 std::int64_t LocalPlace(const ProductSet& set, const LexBound& bound);
 
 // "[0..4, 0..16]"

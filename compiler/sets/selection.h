@@ -39,7 +39,7 @@ class Selection {
   bool IsWhole(std::int64_t logical_length) const;
   bool IsIncreasing() const;
 
-  // The local places [begin, end) of this selection, renumbered from 0.
+  // Returns the local places [begin, end) of this selection, renumbered from 0.
   Selection Slice(std::int64_t begin, std::int64_t end) const;
 
   // The same local places, of which those that `other` does not hold (or does hold) have become padding. Both must be
@@ -80,12 +80,12 @@ struct Progression {
   std::int64_t elements() const { return length * count; }
 };
 
-// The positions that both hold, by one sweep over both run lists, gathered into progressions that are sorted by where
-// they begin and whose logical ranges do not interleave. Both must be increasing.
+// Returns the positions that both hold, by one sweep over both run lists, gathered into progressions that are sorted by
+// where they begin and whose logical ranges do not interleave. Both must be increasing.
 std::vector<Progression> Intersect(const Selection& source, const Selection& target);
 
-// The part of a sorted progression list that lies within the logical positions [begin, end): whole blocks stay a
-// progression, a block that is cut becomes one of its own.
+// Returns the part of a sorted progression list that lies within the logical positions [begin, end): whole blocks stay
+// a progression, a block that is cut becomes one of its own.
 llvm::SmallVector<Progression, 2> Clip(llvm::ArrayRef<Progression> progressions, std::int64_t begin, std::int64_t end);
 
 }  // namespace ucp

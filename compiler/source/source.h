@@ -23,7 +23,7 @@ struct SourceRange {
   auto operator<=>(const SourceRange&) const = default;
 };
 
-// The smallest range that holds both.
+// Returns the smallest range that holds both.
 SourceRange Cover(SourceRange a, SourceRange b);
 
 // Both count from 1; columns count code points, as editors do.
@@ -59,7 +59,7 @@ class Source {
   // it. Refuses what FromText refuses, and more than kMaxSourceBytes in all.
   llvm::Expected<std::uint32_t> Append(std::string path, const std::string& text, SourceRange included_from);
 
-  // The file that `offset` is in, and what includes it: an empty range for the spec itself.
+  // Returns the file that `offset` is in, and what includes it: an empty range for the spec itself.
   const std::string& PathAt(std::uint32_t offset) const { return FileAt(offset).path; }
   SourceRange IncludedFrom(std::uint32_t offset) const { return FileAt(offset).included_from; }
   std::uint32_t OffsetInFile(std::uint32_t offset) const { return offset - FileAt(offset).begin; }
@@ -69,13 +69,13 @@ class Source {
 
   std::size_t line_count() const { return line_starts_.size(); }
 
-  // The line of a place in its file, counted from 1. `offset` may be at most the size of the text.
+  // Returns the line of a place in its file, counted from 1. `offset` may be at most the size of the text.
   std::uint32_t LineOf(std::uint32_t offset) const;
 
   // With the column, for which it reads the line: not for every token of a long one.
   LineColumn Locate(std::uint32_t offset) const;
 
-  // The bytes of the line that `offset` is in, without its line break (\n or \r\n).
+  // Returns the bytes of the line that `offset` is in, without its line break (\n or \r\n).
   SourceRange LineAt(std::uint32_t offset) const;
 
  private:

@@ -60,7 +60,8 @@ using Guards = std::vector<Guard>;
 // More conditions around one item than any family of models needs.
 inline constexpr std::size_t kMaxGuards = 64;
 
-// Whether they stand in different branches of one `when`. Conditions are compared as objects, not by what they say.
+// Returns whether they stand in different branches of one `when`. Conditions are compared as objects, not by what they
+// say.
 bool ExcludeEachOther(const Guards& a, const Guards& b);
 
 // At k: how many of the guards can be asked when the first k of a name's `counters` have values. A guard waits for its

@@ -68,25 +68,26 @@ struct Formula {
   CutArgument argument;                  // kCut.
 };
 
-// Whether it has a cut or padding somewhere, so that it is more than a number.
+// Returns whether it has a cut or padding somewhere, so that it is more than a number.
 bool HasStructure(const Formula& formula);
 
-// The cuts anywhere in it, from left to right.
+// Returns the cuts anywhere in it, from left to right.
 std::vector<const Formula*> CutsOf(const Formula& formula);
 
-// Whether a kCut takes its widths from the source's headers: `ffn@tp(widths)`.
+// Returns whether a kCut takes its widths from the source's headers: `ffn@tp(widths)`.
 bool TakesHeaderWidths(const Formula& cut);
 
-// The dims that it speaks of, each once, in the order they are named.
+// Returns the dims that it speaks of, each once, in the order they are named.
 std::vector<std::size_t> DimsOf(const Formula& formula);
 
-// The facts that it speaks of, each once: lists of which it takes an element or the length, or that a cut rule reads.
+// Returns the facts that it speaks of, each once: lists of which it takes an element or the length, or that a cut rule
+// reads.
 std::vector<std::size_t> FactsOf(const Formula& formula);
 
-// The counters that it speaks of, each once.
+// Returns the counters that it speaks of, each once.
 std::vector<std::size_t> CountersOf(const Formula& formula);
 
-// Whether it speaks of a counter.
+// Returns whether it speaks of a counter.
 bool HasCounter(const Formula& formula);
 
 }  // namespace ucp

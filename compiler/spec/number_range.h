@@ -16,7 +16,7 @@ namespace ucp {
 // Products of dims (each a sorted list of their places; the empty one is the constant) and what each is multiplied by.
 using Polynomial = std::map<std::vector<std::size_t>, std::int64_t>;
 
-// Nothing if it divides, counts or overflows.
+// Returns nothing if it divides, counts or overflows.
 std::optional<Polynomial> ToPolynomial(const Formula& formula);
 
 struct NumberRange {
@@ -28,7 +28,7 @@ struct NumberRange {
 NumberRange RangeOf(const PatternPiece& number, const std::vector<Counter>& counters);
 NumberRange RangeOf(std::string_view digits);  // Of literal text.
 
-// Whether no values of the dims can give both the same number.
+// Returns whether no values of the dims can give both the same number.
 bool NeverMeet(const NumberRange& a, const NumberRange& b);
 
 }  // namespace ucp

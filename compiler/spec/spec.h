@@ -131,11 +131,11 @@ struct CheckedSpec {
   std::string LineOf(SourceRange range) const;  // "gpt.ucp:14"
 };
 
-// The names in an item's name, shape and stages, its guards left out.
+// Returns the names in an item's name, shape and stages, its guards left out.
 References ReferencesOf(const TensorDeclaration& tensor);
 References ReferencesOf(const TieDeclaration& tie);
 
-// The names in what gives a dim or a fact its value: its definition, its condition and its default.
+// Returns the names in what gives a dim or a fact its value: its definition, its condition and its default.
 References ReferencesOf(const FactExpression& expression);
 
 }  // namespace ucp

@@ -40,7 +40,7 @@ struct Variant {
 
 inline constexpr std::size_t kMaxVariants = 4096;
 
-// How many variants a pattern has; more than kMaxVariants are counted as kMaxVariants + 1.
+// Returns how many variants a pattern has; more than kMaxVariants are counted as kMaxVariants + 1.
 std::size_t CountVariants(const Pattern& pattern);
 
 // In the order of the alternatives, the last one fastest. The pattern has at most kMaxVariants.
@@ -48,10 +48,10 @@ std::vector<Variant> VariantsOf(const Pattern& pattern, const Source& source);
 
 std::string SkeletonOf(std::string_view name);
 
-// Whether some values of dims and counters let both print the same name.
+// Returns whether some values of dims and counters let both print the same name.
 bool CanMeet(const Variant& a, const Variant& b);
 
-// Whether a literal name, whose skeleton is the variant's, has the variant's literal numbers.
+// Returns whether a literal name, whose skeleton is the variant's, has the variant's literal numbers.
 bool FitsLiterals(std::string_view name, const Variant& variant);
 
 }  // namespace ucp

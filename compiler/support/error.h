@@ -25,7 +25,7 @@ enum class ErrorCode {
   kCancelled,    // The user pressed Ctrl-C or sent SIGTERM: exit code 130.
 };
 
-// The programs' exit code for an error of this kind (docs/programs.md lists them).
+// Returns the programs' exit code for an error of this kind (docs/programs.md lists them).
 int ExitCode(ErrorCode code);
 
 // "bad-data": the name of this kind in JSON and in Python.

@@ -10,7 +10,7 @@ namespace ucp {
 
 // From now on, on this thread; it must outlive the thread's work. Null: nothing interrupts it any more.
 void HeedInterrupts(const std::atomic<bool>* interrupted);
-// The flag that this thread checks, for threads that work for it.
+// Returns the flag that this thread checks, for threads that work for it.
 const std::atomic<bool>* HeededInterrupts();
 
 // kCancelled once the flag is raised.

@@ -32,7 +32,7 @@ class JsonReader {
   llvm::Expected<std::uint64_t> ReadSize();  // An integer from 0 to 2^63 - 1, digits only.
   // true, false, null or a number, as it stands.
   llvm::Expected<std::string_view> ReadWord();
-  // The character that the next value begins with; '\0' at the end.
+  // Returns the character that the next value begins with; '\0' at the end.
   char Next();
   // Passes over any value that is nested at most `depth` deep.
   [[nodiscard]] llvm::Error SkipValue(int depth);

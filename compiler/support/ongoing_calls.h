@@ -37,7 +37,7 @@ class Ongoing {
 // From now on, calls are noted.
 void NoteOngoingCalls();
 
-// Those that are noted and not at an end, the oldest first.
+// Returns those that are noted and not at an end, the oldest first.
 std::vector<OngoingCall> OngoingCalls();
 
 }  // namespace ucp

@@ -30,7 +30,7 @@ struct WorkStretch {
   std::uint64_t next = 0;  // The items before this one are done, and none of the others was begun.
 };
 
-// The items [0, items) as one stretch for each of `threads`, one after another, of equal lengths or nearly.
+// Returns the items [0, items) as one stretch for each of `threads`, one after another, of equal lengths or nearly.
 std::vector<WorkStretch> CutIntoStretches(std::uint64_t items, unsigned threads);
 
 // ForEachInParallel() for lists whose neighbours, such as parts of one file, had better not be in work at the same

@@ -5,7 +5,7 @@
 
 namespace ucp {
 
-// The most so far, and now. Code included. 0 where the system does not say.
+// Returns the most so far, and now. Code included. 0 where the system does not say.
 std::uint64_t PeakMemoryBytes();
 std::uint64_t ResidentMemoryBytes();
 

@@ -37,7 +37,7 @@ enum class UserOption {
 };
 inline constexpr int kUserOptions = static_cast<int>(UserOption::kUnused) + 1;
 
-// The option for use in a sentence, alone or with a value.
+// Returns the option for use in a sentence, alone or with a value.
 std::string OptionName(UserOption option);
 std::string OptionName(UserOption option, std::string_view value);
 

@@ -9,8 +9,8 @@
 
 namespace ucp {
 
-// The source of `request`, whose path is a strategy, by its spec. Its training state is one that the request's target
-// can be written from. Fails with kSpec if the spec has errors, with kUsage if no spec is named.
+// Returns the source of `request`, whose path is a strategy, by its spec. Its training state is one that the request's
+// target can be written from. Fails with kSpec if the spec has errors, with kUsage if no spec is named.
 llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const CompileRequest& request);
 
 }  // namespace ucp

@@ -31,7 +31,7 @@ ParameterGroups GroupsInSpecOrder(const BoundSpec& bound, std::span<const Logica
 // "embed=1" -> {"embed", 1}, for --tied-layer. Fails with kUsage.
 llvm::Expected<TiedLayers> ParseTiedLayers(const std::vector<std::string>& settings);
 
-// The dtype that the model computes with: as the strategy's `dtype` says, and bfloat16 if it does not.
+// Returns the dtype that the model computes with: as the strategy's `dtype` says, and bfloat16 if it does not.
 DType DTypeOf(const Strategy& strategy);
 
 // Fails with kUsage if two modules would be the same layer.

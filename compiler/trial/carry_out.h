@@ -10,7 +10,7 @@
 
 namespace ucp {
 
-// The plan from one side to the other. It has passed the verifier.
+// Returns the plan from one side to the other. It has passed the verifier.
 llvm::Expected<Plan> PlanBetween(const Side& source, const Side& target);
 
 struct CarriedOut {

@@ -11,11 +11,11 @@ namespace ucp {
 // Every place takes some 50 bytes while a trial follows its element.
 inline constexpr std::int64_t kMostHeldPlaces = 10'000'000;
 
-// The places of all ranks of the layout's mesh, copies and padding included, or a few more.
+// Returns the places of all ranks of the layout's mesh, copies and padding included, or a few more.
 std::int64_t PlacesHeld(const Layout& layout);
 
-// Why all ranks of the layout's mesh together, copies and padding included, have more places than a trial follows;
-// empty if they have not.
+// Returns why all ranks of the layout's mesh together, copies and padding included, have more places than a trial
+// follows; empty if they have not.
 std::string WhyTooLarge(const Layout& layout);
 
 }  // namespace ucp

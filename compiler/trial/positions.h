@@ -23,10 +23,11 @@ std::optional<List> Positions(const ShapeExpr& expr, const Mesh& mesh, const Coo
 // For each i of `outer` and each j of `inner`: i * inner_length + j.
 List ProductOf(const List& outer, const List& inner, std::int64_t inner_length);
 
-// Every coordinate of all axes, first axis slowest.
+// Returns every coordinate of all axes, first axis slowest.
 std::vector<Coordinate> AllCoordinates(const Mesh& mesh);
 
-// The logical row-major indices that a coordinate holds, in the order of its row-major local tensor. All cuts must fit.
+// Returns the logical row-major indices that a coordinate holds, in the order of its row-major local tensor. All cuts
+// must fit.
 List HeldIndices(const std::vector<ShapeExpr>& dims, const Mesh& mesh, const Coordinate& coordinate);
 
 }  // namespace ucp::oracle

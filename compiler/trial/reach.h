@@ -22,7 +22,7 @@ struct Reached {
 // "`"y.weight"` (gpt.ucp:7)", in the spec's order.
 std::vector<std::string> Unreached(const CheckedSpec& spec, const Reached& reached);
 
-// The whole numbers that a spec writes, which its branches and divisions turn on.
+// Returns the whole numbers that a spec writes, which its branches and divisions turn on.
 std::set<std::int64_t> NumbersOf(const CheckedSpec& spec);
 
 }  // namespace ucp

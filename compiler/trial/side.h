@@ -36,7 +36,7 @@ struct Side {
   std::string partly_copied;  // A tensor of which two ranks hold different sets that overlap, if there is one.
 };
 
-// The element with the row-major index `index` of tensor number `tensor` of the layout, and back.
+// Returns the element with the row-major index `index` of tensor number `tensor` of the layout, and back.
 std::int64_t ElementOf(std::size_t tensor, std::int64_t index);
 struct ElementName {
   std::size_t tensor = 0;

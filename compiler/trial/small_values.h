@@ -31,7 +31,7 @@ struct SmallModel {
 std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Settings& given, const Reached& before,
                                             Random& random, std::string& why);
 
-// The layout of a model on a mesh, or nothing and why it does not fit, or is too large to be followed there.
+// Returns the layout of a model on a mesh, or nothing and why it does not fit, or is too large to be followed there.
 std::optional<Layout> FitToMesh(const BoundSpec& bound, const Mesh& mesh, std::string& why);
 
 }  // namespace ucp

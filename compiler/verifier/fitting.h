@@ -12,8 +12,8 @@ class Fitting {
  public:
   explicit Fitting(const StorageTables& tables);  // Buffers have parts. It must outlive this. Linear in its tables.
 
-  // Whether every local element has a place in its part. Constant time where the parts are as long as the buffer's
-  // part_elements say, or as each other; else in the parts that the shard lies in.
+  // Returns whether every local element has a place in its part. Constant time where the parts are as long as the
+  // buffer's part_elements say, or as each other; else in the parts that the shard lies in.
   bool Fits(Spread spread, std::int64_t base, std::int64_t shard_elements, BufferId buffer) const;
 
  private:

@@ -23,7 +23,7 @@ struct Multiplicity {
 // Nothing if that is more than a few seconds' work, which no layout that anybody uses is.
 std::optional<Multiplicity> MultiplicityOf(const std::vector<ProductSet>& sets, llvm::ArrayRef<std::int64_t> shape);
 
-// Whether each local place is real in one of `sets` at most. They are increasing and have one local shape.
+// Returns whether each local place is real in one of `sets` at most. They are increasing and have one local shape.
 bool ShareOutPlaces(const std::vector<ProductSet>& sets);
 
 }  // namespace ucp

@@ -13,7 +13,7 @@ namespace ucp {
 // V1 of a fused shard, whose pieces' ids and sets are sane.
 [[nodiscard]] llvm::Error VerifyFusedPieces(const Plan& plan, const PlanWrite& write);
 
-// Whether each place of the shard is real in one piece at most. `sets` are those of the pieces, which
+// Returns whether each place of the shard is real in one piece at most. `sets` are those of the pieces, which
 // VerifyFusedPieces() has seen. Time grows with runs and with the ways in which they lie beside one another, not with
 // the elements. Also false if the strides of pieces that lie among one another have nothing to do with each other, or
 // if it would take more than a few seconds; pieces of dimensions that are put together as factors are neither.

@@ -22,9 +22,9 @@ struct PlacedBytes {
 // By FileId: the ready-made bytes of each target file, by offset. Nothing is copied.
 std::vector<std::vector<PlacedBytes>> ReadyMadeBytes(const Plan& plan);
 
-// The target files that are archives: `.pt` files that elements are written to or that stand in a folder. Others in the
-// root lie beside the source, whoever wrote them, and are copied as they are. `.distcp` files are archives one behind
-// the other.
+// Returns the target files that are archives: `.pt` files that elements are written to or that stand in a folder.
+// Others in the root lie beside the source, whoever wrote them, and are copied as they are. `.distcp` files are
+// archives one behind the other.
 std::vector<FileId> ArchivesOf(const Plan& plan);
 
 // The entry under one name.
@@ -38,14 +38,14 @@ struct ArchivedRecord {
 
 using ReadyMadeArchive = std::vector<ArchivedRecord>;  // In the order of their bytes.
 
-// The archives of a file of `file_bytes` bytes, one behind the other: one, but for `.distcp` files. `blobs` are sorted
-// and do not overlap. Nothing is compressed, encrypted or commented; one record follows the other from the first byte
-// to the directory, each under a name of its own, and both of its headers say the same. Between archives are at most 63
-// zeros. The message is a sentence without the file's name.
+// Returns the archives of a file of `file_bytes` bytes, one behind the other: one, but for `.distcp` files. `blobs` are
+// sorted and do not overlap. Nothing is compressed, encrypted or commented; one record follows the other from the first
+// byte to the directory, each under a name of its own, and both of its headers say the same. Between archives are at
+// most 63 zeros. The message is a sentence without the file's name.
 llvm::Expected<std::vector<ReadyMadeArchive>> ParseArchives(std::string_view path, std::span<const PlacedBytes> blobs,
                                                             std::uint64_t file_bytes);
 
-// The bytes [offset, offset + bytes), if one blob has them.
+// Returns the bytes [offset, offset + bytes), if one blob has them.
 std::optional<std::string_view> FindBytes(std::span<const PlacedBytes> blobs, std::uint64_t offset,
                                           std::uint64_t bytes);
 

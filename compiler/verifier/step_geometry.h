@@ -33,8 +33,8 @@ std::vector<std::int64_t> Strides(const ProductSet& set, const std::vector<std::
 // Real elements of a piece that stand before an element of its shard.
 std::int64_t RealElementsBefore(const ProductSet& set, const WrittenPiece& piece, std::int64_t element);
 
-// Whether the step's loops walk the box in the same way: the box's own loops, innermost first, taken together where one
-// continues the other, must be the step's.
+// Returns whether the step's loops walk the box in the same way: the box's own loops, innermost first, taken together
+// where one continues the other, must be the step's.
 bool LoopsAreTheBox(const Step& step, const std::vector<std::int64_t>& source_strides,
                     const std::vector<std::int64_t>& target_strides);
 

@@ -37,7 +37,7 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The bytes of each rank, by rank; a rank may give none. Nobody goes on before all have given theirs.
+  // Returns the bytes of each rank, by rank; a rank may give none. Nobody goes on before all have given theirs.
   virtual llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) = 0;
 
   // Each rank gives bytes to some others and takes what it expects of some. Bytes from one rank to another arrive in
@@ -45,7 +45,7 @@ class Communicator {
   // returns. Ranks without anything for one another need not wait for one another. Made of AllGather(), through which
   // everything goes to all, unless an implementation knows better.
   [[nodiscard]] virtual llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving);
-  // Whether each rank holds for a moment what all ranks give in a Deliver(), and not only what it takes.
+  // Returns whether each rank holds for a moment what all ranks give in a Deliver(), and not only what it takes.
   virtual bool DeliversAllToAll() const { return true; }
 
   // Asks all other ranks to come to their next AllGather() soon, because this one has failed or was cancelled.
@@ -61,23 +61,23 @@ class Communicator {
   [[nodiscard]] virtual llvm::Error Send(int to, int tag, std::span<const std::byte> bytes);
   // Waits for the next message of this rank with this tag, which must have as many bytes.
   [[nodiscard]] virtual llvm::Error Receive(int from, int tag, std::span<std::byte> buffer);
-  // The next message of any rank with this tag, if one has come; it has 16 KiB at most.
+  // Returns the next message of any rank with this tag, if one has come; it has 16 KiB at most.
   virtual llvm::Expected<std::optional<Message>> TakeAny(int tag);
 };
 
 // Whether what came has the size that is expected.
 [[nodiscard]] llvm::Error CheckDelivered(const Incoming& expected, std::uint64_t bytes);
 
-// A run of this process alone.
+// Returns a run of this process alone.
 Communicator& SingleProcess();
 
-// The bytes of rank 0.
+// Returns the bytes of rank 0.
 llvm::Expected<std::string> FromFirstRank(Communicator& ranks, const std::string& mine);
 
-// The bytes of each rank, by rank, at rank 0; nothing elsewhere.
+// Returns the bytes of each rank, by rank, at rank 0; nothing elsewhere.
 llvm::Expected<std::vector<std::string>> ToFirstRank(Communicator& ranks, const std::string& mine);
 
-// The bytes that rank 0 has for each rank, by rank.
+// Returns the bytes that rank 0 has for each rank, by rank.
 llvm::Expected<std::string> FromFirstRankToEach(Communicator& ranks, std::span<const std::string* const> of_ranks);
 
 // The outcome of something that rank 0 alone does, on every rank.

@@ -5,7 +5,7 @@
 
 namespace ucp {
 
-// The path of "ucp_mpi.so"; empty if it is not there, which means that this was built without it.
+// Returns the path of "ucp_mpi.so"; empty if it is not there, which means that this was built without it.
 std::string FindPlugin(const std::string& name);
 
 }  // namespace ucp

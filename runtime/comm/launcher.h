@@ -8,9 +8,9 @@
 
 namespace ucp {
 
-// The ranks of this run: of MPI if a launcher started this process as one of several, else this process alone. Opens
-// MPI at the first call, which takes a third of a second. Fails under such a launcher if this build has no MPI: the
-// ranks would all do the same work and disturb each other (kUsage).
+// Returns the ranks of this run: of MPI if a launcher started this process as one of several, else this process alone.
+// Opens MPI at the first call, which takes a third of a second. Fails under such a launcher if this build has no MPI:
+// the ranks would all do the same work and disturb each other (kUsage).
 llvm::Expected<Communicator*> RanksOfThisRun();
 
 // The same, watched (rank_watch.h) until LeaveRanks(). `end` is called, from a thread of the watch, when the run cannot
@@ -22,20 +22,20 @@ llvm::Expected<Communicator*> WatchedRanksOfThisRun(const RankPatience& patience
 // Asks MPI to end the processes of all ranks with `status`. This process may still live when it returns.
 void AbortRanks(int status);
 
-// How many ranks the launcher started on this machine, as far as it says so.
+// Returns how many ranks the launcher started on this machine, as far as it says so.
 unsigned RanksOnThisMachine();
 
-// The processors this process may run on, which in a container are fewer than the machine has. Ranks that a launcher
-// did not bind to processors of their own share them.
+// Returns the processors this process may run on, which in a container are fewer than the machine has. Ranks that a
+// launcher did not bind to processors of their own share them.
 unsigned ProcessorsOfThisRank();
 
-// The rank of this process, likewise; 0 if it does not say.
+// Returns the rank of this process, likewise; 0 if it does not say.
 int RankOnThisMachine();
 
-// Whether this process prints what concerns all ranks: rank 0 does.
+// Returns whether this process prints what concerns all ranks: rank 0 does.
 bool SpeaksForAllRanks();
 
-// Whether a launcher started several ranks and this is not the first, as far as it says so.
+// Returns whether a launcher started several ranks and this is not the first, as far as it says so.
 bool IsLaterRank();
 
 // The same, for a command that is the work of one process: the others have nothing to do, and rank 0 may use their

@@ -10,28 +10,28 @@ extern "C" {
 
 // NOLINTBEGIN(modernize-redundant-void-arg, modernize-use-using): this is C.
 
-// Joins the other ranks. Once, and first. `has_messages`: whether several threads may call the functions below.
+// Joins the other ranks. Call it once, and first. Sets `has_messages` if several threads may call the functions below.
 int UcpMpiOpen(int* rank, int* size, int* has_messages);
 
-// How many bytes each rank gives; `all` has room for one number for each.
+// Fills `all`, one number for each rank, with the number of bytes that each rank gives.
 int UcpMpiGatherSizes(uint64_t mine, uint64_t* all);
 
-// `bytes` of rank `from`, at every rank.
+// Copies `bytes` of rank `from` to every rank.
 int UcpMpiBroadcast(void* data, uint64_t bytes, int from);
 
 // Sends every other rank a message without contents.
 int UcpMpiAskToStop(void);
 
-// Whether such a message has come.
+// Sets `asked` if such a message has come.
 int UcpMpiIsAskedToStop(int* asked);
 
-// A message to another rank; returns when `data` may change.
+// Sends a message to another rank, and returns when `data` may change.
 int UcpMpiSend(const void* data, uint64_t bytes, int to, int tag);
 
-// Waits for one of exactly so many bytes.
+// Waits for a message of exactly so many bytes.
 int UcpMpiReceive(void* data, uint64_t bytes, int from, int tag);
 
-// The next message of any rank, of `room` bytes at most, if one has come; else `from` is -1.
+// Takes the next message of any rank, of `room` bytes at most, if one has come; else sets `from` to -1.
 int UcpMpiTakeAny(int tag, void* data, uint64_t room, int* from, uint64_t* bytes);
 
 // Bytes for or from another rank.
@@ -49,7 +49,7 @@ int UcpMpiDeliver(const UcpMpiPart* sending, uint64_t sent, UcpMpiPart* receivin
 // Ends all ranks at once, with this status, from any thread. Does not return.
 void UcpMpiAbort(int status);
 
-// Leaves. Last, and not after an error.
+// Leaves the other ranks. Call it last, and not after an error.
 int UcpMpiClose(void);
 
 // NOLINTEND(modernize-redundant-void-arg, modernize-use-using)

@@ -23,19 +23,19 @@ struct UcpNcclCalls {
   // finds. Before all below.
   int (*open)(const char* library);
 
-  // Bytes by which the ranks of one job find each other. One of them makes them, and all have to be told.
+  // Makes the bytes by which the ranks of one job find each other. One rank makes them, and gives them to all.
   int (*make_id)(void* id);
 
   // Joins the others on a GPU, for which they have so many seconds; as many as for every later call.
   int (*join)(int device, int rank, int size, const void* id, double seconds, struct UcpNccl** joined);
 
-  // How many bytes each rank gives; `all` has room for one number for each.
+  // Fills `all`, one number for each rank, with the number of bytes that each rank gives.
   int (*gather_sizes)(struct UcpNccl* joined, uint64_t mine, uint64_t* all);
 
-  // Then the bytes: this rank's at `mine`, and those of each other rank to `all[rank]`.
+  // Gathers the bytes after that: this rank's are at `mine`, and those of each other rank go to `all[rank]`.
   int (*gather)(struct UcpNccl* joined, const void* mine, const uint64_t* sizes, void* const* all);
 
-  // Whatever came before. Frees `joined`.
+  // Leaves the others, whatever came before, and frees `joined`.
   void (*leave)(struct UcpNccl* joined);
 };
 

@@ -10,7 +10,7 @@
 
 namespace ucp {
 
-// The node of each rank: numbers from 0 on, in the order of their lowest ranks. All ranks call it together.
+// Returns the node of each rank: numbers from 0 on, in the order of their lowest ranks. All ranks call it together.
 llvm::Expected<std::vector<int>> NodesOfRanks(Communicator& ranks);
 
 // The same for machines that ranks have named.

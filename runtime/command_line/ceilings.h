@@ -28,10 +28,11 @@ struct MovedBytes {
   std::uint64_t written = 0;
 };
 
-// How long the storage alone would take, one thing after the other.
+// Returns how long the storage alone would take, one thing after the other.
 double SecondsAt(const Ceilings& ceilings, const MovedBytes& moved);
 
-// The bytes that this process has made the system fetch from storage until now; 0 where the system does not say.
+// Returns the bytes that this process has made the system fetch from storage until now; 0 where the system does not
+// say.
 std::uint64_t BytesFromStorage();
 
 }  // namespace ucp

@@ -23,10 +23,10 @@ class ProgressOutput {
   // The terminal has another width now.
   void Resize(std::size_t columns) { columns_ = columns; }
 
-  // The text to write, if any. Rates are since the first call, whose bytes an earlier run may have moved.
+  // Returns the text to write, if any. Rates are since the first call, whose bytes an earlier run may have moved.
   std::optional<std::string> Tell(ProgressNumbers numbers, Clock::time_point now);
 
-  // The text that clears the line, if there is one.
+  // Returns the text that clears the line, if there is one.
   std::optional<std::string> Clear();
 
   static constexpr std::chrono::milliseconds kShort{200};  // A run that is over by then shows nothing on a terminal,

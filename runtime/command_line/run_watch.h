@@ -58,22 +58,23 @@ class RunWatch {
   // Elements begin to move: progress is shown from now on.
   void ShowProgress() { progress_.emplace(); }
 
-  // A sentence for --verbose: what was chosen, and why.
+  // Prints a sentence for --verbose: what was chosen, and why.
   void Note(const std::string& text);
 
-  // That the destination is complete, whatever goes wrong from now on.
+  // Notes that the destination is complete, whatever goes wrong from now on.
   void NoteComplete() { is_complete_ = true; }
   bool is_complete() const { return is_complete_; }
 
   // Standard output has events or a timeline, and nothing else.
   bool tells_to_output() const { return tells_to_output_; }
-  // The last event, if there are any. Whether it went to standard output, which then holds events and nothing else.
+  // Write the last event, if there are events, and return whether it went to standard output, which then holds events
+  // and nothing else.
   bool TellReport(const llvm::json::Object& report);
   bool TellError(const std::string& code, const std::string& message);
 
-  // Ends the last phase, clears the line of progress.
+  // Ends the last phase, and clears the line of progress.
   void EndPhases();
-  // Call last: what could not be written of events or of the timeline. Fails with kIo.
+  // Call it last. Fails with kIo if events or the timeline could not be written.
   [[nodiscard]] llvm::Error End();
 
  private:
@@ -100,7 +101,7 @@ class RunWatch {
   double told_at_ = 0;  // The last event of progress, by the clock.
 };
 
-// The times of a clock's phases: [{"phase": "plan", "seconds": 0.12}, …].
+// Returns the times of a clock's phases: [{"phase": "plan", "seconds": 0.12}, …].
 llvm::json::Array PhasesJson(const PhaseClock& clock);
 
 }  // namespace ucp

@@ -13,7 +13,7 @@ namespace ucp {
 inline constexpr unsigned kRankPatience = 300;
 llvm::Expected<Communicator*> WatchedRanks(unsigned patience, bool can_resume);
 
-// The exit code for an error that all ranks have; one of them says it.
+// Returns the exit code for an error that all ranks have; one of them says it.
 int EndWith(llvm::Error error, bool json);
 
 void AddRankTimeoutOption(CLI::App& command, unsigned& patience);

@@ -27,7 +27,7 @@ void AddIgnoreCrcOption(CLI::App& command, WorkOptions& options);  // Where arch
 // Interrupts cancel. Fails with kUsage.
 llvm::Expected<ExecutionOptions> ExecutionOptionsFrom(const WorkOptions& options);
 
-// How many threads a rank has.
+// Returns how many threads a rank has.
 unsigned ThreadsOf(const WorkOptions& options);
 
 void AddIoOption(CLI::App& command, IoMode& wanted);

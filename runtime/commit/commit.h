@@ -71,7 +71,7 @@ class Staging {
   // If neither Commit() nor Abandon() came to an end, removes the hidden folder, unless a later run can continue it.
   ~Staging();
 
-  // The hidden folder, empty at first unless this run goes on.
+  // Returns the hidden folder, empty at first unless this run goes on.
   const std::string& folder() const { return folder_; }
   // With `resume`: the newest entry of each rank of the earlier run, together what there is to go on from. Then the
   // first that is kept must hold all of them, and no other rank may keep anything before.
@@ -85,7 +85,7 @@ class Staging {
   bool is_kept() const;
   StagedFolder ForOtherRanks() const { return {folder_, ranks_.path(), folder_inode_, run_}; }
   const std::string& destination() const { return destination_; }
-  // How all was made durable, and why so. After Commit().
+  // Returns how all was made durable, and why so. After Commit().
   const std::string& sync_choice() const { return syncer_->choice(); }
 
   // S4 to S7, once. After an error the destination is what it was; only an error that says that something old could

@@ -34,7 +34,7 @@ class Journal {
   // `base` is the path without "-0" and "-1", in the folder `parent`. `files` must outlive this.
   Journal(FileSystem& files, std::string parent, std::string base);
 
-  // The newest whole entry about the folder with this inode. An entry that cannot be read does not count.
+  // Returns the newest whole entry about the folder with this inode. An entry that cannot be read does not count.
   std::optional<JournalEntry> Find(std::uint64_t folder_inode);
 
   // Durable when this returns. Entries are those of one folder.

@@ -30,7 +30,7 @@ class RanksFolder {
   [[nodiscard]] llvm::Error Make() { return files_->MakeDirectory(path_); }
   [[nodiscard]] llvm::Error Remove() { return files_->RemoveTree(path_); }
 
-  // The path of a lock that a living process holds; empty if there is none.
+  // Returns the path of a lock that a living process holds; empty if there is none.
   llvm::Expected<std::string> HeldLock() const;
   // By rank. Entries about other folders and of other runs do not count.
   llvm::Expected<std::vector<std::string>> FindEntries(std::uint64_t folder_inode, std::uint64_t run) const;

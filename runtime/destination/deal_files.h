@@ -15,14 +15,14 @@
 
 namespace ucp {
 
-// The node of a rank of a job of `ranks` that runs on so many nodes.
+// Returns the node of a rank of a job of `ranks` that runs on so many nodes.
 int NodeOfJobRank(int rank, int ranks, int nodes);
 
 // `part_of_rank`, of this run's ranks, are numbers from 0 on, in the order of their lowest ranks. Where `readers` say
 // nothing of files, every rank opens them.
 TargetParts DealFiles(const FileReaders& readers, std::size_t files, std::vector<int> part_of_rank);
 
-// The parts of each file, to be sent to other ranks; each knows the parts of the ranks.
+// Returns the parts of each file, to be sent to other ranks; each knows the parts of the ranks.
 std::string EncodeDealt(const TargetParts& parts);
 llvm::Expected<TargetParts> DecodeDealt(const std::string& bytes, std::size_t files, std::vector<int> part_of_rank);
 

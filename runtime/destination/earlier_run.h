@@ -24,8 +24,8 @@ std::string ToolOfRuns();
 
 std::string ComposeEntry(const RunIdentity& identity, const std::string& progress);
 
-// The progress of an entry that a run of the same identity wrote to `destination`. Otherwise the error says what is
-// another, with both values (kUsage).
+// Returns the progress of an entry that a run of the same identity wrote to `destination`. Otherwise the error says
+// what is another, with both values (kUsage).
 llvm::Expected<std::string> ProgressOf(const std::string& entry, const RunIdentity& identity,
                                        const std::string& destination);
 

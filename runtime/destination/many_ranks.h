@@ -13,15 +13,15 @@
 
 namespace ucp {
 
-// The files beside a checkpoint, as rank 0 found them.
+// Returns the files beside a checkpoint, as rank 0 found them.
 llvm::Expected<std::optional<FoundManifest>> ShareManifest(Communicator& ranks,
                                                            llvm::Expected<std::optional<FoundManifest>> of_first_rank);
 
-// The files that one of several ranks is to check, of about as many bytes as any other's: those of all, one after the
-// other, are the list.
+// Returns the files that one of several ranks is to check, of about as many bytes as any other's: those of all, one
+// after the other, are the list.
 std::vector<ManifestFile> FilesToCheck(const std::vector<ManifestFile>& files, int rank, int ranks);
 
-// Those of rank 0, then those of rank 1, and so on, on every rank.
+// Returns those of rank 0, then those of rank 1, and so on, on every rank.
 llvm::Expected<std::vector<std::string>> GatherTexts(Communicator& ranks, const std::vector<std::string>& mine);
 
 // Where the ranks of a run work, and what their journals' entries begin with. `folder` is empty if all was done before.

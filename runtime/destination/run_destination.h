@@ -58,7 +58,7 @@ class RunDestination {
                                                                std::function<void()> appeared,
                                                                ExecutionOptions& execution);
 
-  // The hidden folder that this rank commits; empty: another rank does, or nothing is left to do.
+  // Returns the hidden folder that this rank commits; empty: another rank does, or nothing is left to do.
   std::string FolderToCommit() const { return Commits() ? where_.folder : std::string(); }
   // An earlier run has done all.
   bool is_complete() const;

@@ -22,13 +22,13 @@ struct ComparedCheckpoint {
   std::string root;
 };
 
-// The least that CompareCheckpoints() takes for both together.
+// Returns the least that CompareCheckpoints() takes for both together.
 std::uint64_t MemoryToCompare(const Plan& a, const Plan& b, unsigned threads);
 
-// How each pair differs, in their order; the pairs have both sides, and as many elements on each. The same on any
-// number of threads and in any memory. `options.memory_bytes` is for both checkpoints together; too little is an error
-// with the number that would do (kUsage). All ranks of `options` call it together, with the same plans and pairs, and
-// share the work; the result is rank 0's. `files` hold both checkpoints.
+// Returns how each pair differs, in their order; the pairs have both sides, and as many elements on each. The same on
+// any number of threads and in any memory. `options.memory_bytes` is for both checkpoints together; too little is an
+// error with the number that would do (kUsage). All ranks of `options` call it together, with the same plans and pairs,
+// and share the work; the result is rank 0's. `files` hold both checkpoints.
 llvm::Expected<std::vector<Difference>> CompareCheckpoints(ReadableFileSystem& files, const ComparedCheckpoint& a,
                                                            const ComparedCheckpoint& b,
                                                            const std::vector<StatePair>& pairs,

@@ -26,8 +26,8 @@ class ElementReader {
   // All files are what the plan was made from.
   [[nodiscard]] llvm::Error Begin(const ParallelOptions& options) { return source_.CheckSizes(options); }
 
-  // The elements of `range` (a part of one that ForEachTargetRange gave), which fit into the chunk of a thread; valid
-  // until the thread's next call. One call at a time for each thread.
+  // Returns the elements of `range` (a part of one that ForEachTargetRange gave), which fit into the chunk of a thread;
+  // valid until the thread's next call. One call at a time for each thread.
   llvm::Expected<std::span<const std::byte>> Read(unsigned thread, const TargetRange& range);
 
   // The known parts of checksums, on their way to the rank that calls End(). Only while nobody reads.

@@ -25,7 +25,7 @@ struct WholeTensor {
 // Of a plan onto whole tensors, by name; what a spec drops is left out.
 std::vector<WholeTensor> WholeTensorsOf(const Plan& plan);
 
-// Whether a checkpoint has no state but its model's weights: no master, and nothing of an optimizer.
+// Returns whether a checkpoint has no state but its model's weights: no master, and nothing of an optimizer.
 bool HoldsWeightsAlone(const std::vector<WholeTensor>& tensors);
 
 // The side whose elements should be the other's, cast to its own dtype.

@@ -8,11 +8,11 @@
 
 namespace ucp {
 
-// The identity of the checkpoint, and all of it in numbers.
+// Returns the identity of the checkpoint, and all of it in numbers.
 std::vector<std::string> InspectHeader(const Inspection& inspection);
 
-// A tensor or a group of tensors, in one line or two of at most 80 columns if its name allows it. Groups are of tensors
-// whose names differ in numbers alone, with all else the same: `blocks.{0-31}.up.weight  x 32`.
+// Returns a tensor or a group of tensors, in one line or two of at most 80 columns if its name allows it. Groups are of
+// tensors whose names differ in numbers alone, with all else the same: `blocks.{0-31}.up.weight  x 32`.
 std::vector<std::string> TensorLines(const std::vector<InspectedTensor>& rows, bool grouped);
 
 }  // namespace ucp

@@ -9,14 +9,14 @@
 
 namespace ucp {
 
-// Whether IsRoundingOf() knows how to compare an element of `low` with a float32.
+// Returns whether IsRoundingOf() knows how to compare an element of `low` with a float32.
 bool CanCheckRounding(DType low);
 
-// Whether `weight`, of type `low`, is what the float32 at `master` rounds to. Any NaN is the
+// Returns whether `weight`, of type `low`, is what the float32 at `master` rounds to. Any NaN is the
 // rounding of any NaN. CanCheckRounding(low) must hold.
 bool IsRoundingOf(const std::byte* master, DType low, const std::byte* weight);
 
-// How many of `count` neighbouring elements are not.
+// Returns how many of `count` neighbouring elements are not.
 std::int64_t CountRoundingMismatches(const std::byte* masters, DType low, const std::byte* lows, std::int64_t count);
 
 }  // namespace ucp

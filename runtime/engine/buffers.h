@@ -23,10 +23,10 @@ struct BufferSizes {
 
 inline constexpr std::uint64_t kProgramBytes = std::uint64_t{20} << 20;  // Code, libraries, what the allocator keeps.
 
-// The least memory of a plan itself: of what DivideMemory() sets aside, this is there already.
+// Returns the least memory of a plan itself: of what DivideMemory() sets aside, this is there already.
 std::uint64_t PlanBytes(const Plan& plan);
 
-// The least that DivideMemory() takes.
+// Returns the least that DivideMemory() takes.
 std::uint64_t MemoryNeeded(const Plan& plan, unsigned threads, std::uint64_t aside_bytes = 0);
 
 // Sets aside the program and the plan's tables, an eighth of the rest for checksums, and divides what is left evenly,

@@ -47,11 +47,11 @@ class Comparison {
                             StepMover& mover);
   void CountMismatches(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                        const std::byte* low, std::int64_t element, const StepLoop& row);
-  // The element of the chunk, `copied`, and that which the step reads of it, `read`.
+  // Returns the element of the chunk, `copied`, and that which the step reads of it, `read`.
   RankDecision Describe(const Step& step, const TargetRange& range, std::int64_t element, std::string copied,
                         std::string read) const;
   std::string LogicalPlace(TensorId tensor, const TargetRange& range, std::int64_t element) const;
-  // The key of `wrong_roundings_`: the file of a record, and how many of a read's weights are in such a file.
+  // Returns the key of `wrong_roundings_`: the file of a record, and how many of a read's weights are in such a file.
   std::string KeyOfFile(RecordId record) const;
   std::uint64_t WeightsIn(const PlanRead& read, const std::string& file) const;
   const PlanRead* CopyOf(std::int64_t term, const TargetRange& range, std::int64_t element, std::string& path) const;

@@ -112,7 +112,7 @@ class Engine {
   // Reads bytes of a record of the source as they are.
   [[nodiscard]] llvm::Error ReadRecord(RecordId record, std::uint64_t offset, std::span<std::byte> place);
 
-  // Whether another rank asks all to stop. One thread speaks with the other ranks.
+  // Returns whether another rank asks all to stop. One thread speaks with the other ranks.
   bool IsAskedToStop(unsigned thread) const { return thread == 0 && ranks_.IsAskedToStop(); }
   void AddProgress(std::uint64_t bytes, std::uint64_t files_done = 0) { progress_->Add(bytes, files_done); }
 

@@ -26,10 +26,11 @@ struct TargetStretch {
   bool operator==(const TargetStretch&) const = default;
 };
 
-// All of the files, by file and place. `node_of_rank`: by rank. The largest stretch goes first, each to the node that
-// has the fewest bytes so far, since its ranks share one way to the storage, and there to the rank that has the fewest.
-// So no node, and no rank of a node, has more than the average plus one stretch. A stretch is an eighth of what a
-// rank has on average, at least twice `border` and a multiple of it, or a whole file. Every rank computes the same.
+// Deals all files out to ranks, and returns their stretches by file and place. `node_of_rank` is by rank. The largest
+// stretch goes first, each to the node that has the fewest bytes so far, since its ranks share one way to the storage,
+// and there to the rank that has the fewest. So no node, and no rank of a node, has more than the average plus one
+// stretch. A stretch is an eighth of a rank's average share, at least twice `border` and a multiple of it, or a whole
+// file. Every rank computes the same.
 std::vector<TargetStretch> ShareOut(const std::vector<StoredFile>& files, const std::vector<int>& node_of_rank,
                                     std::uint64_t border = kStretchBorder);
 
@@ -46,9 +47,9 @@ class TargetShare {
 
   bool is_all() const { return is_all_; }
   bool has_shared_files() const { return !is_shared_.empty(); }
-  // Whether this rank makes the file, and writes all of it that is not elements.
+  // Returns whether this rank makes the file, and writes all of it that is not elements.
   bool Owns(FileId file) const { return is_all_ || owns_[file.index()]; }
-  // Whether several ranks write its elements.
+  // Returns whether several ranks write its elements.
   bool IsShared(FileId file) const { return !is_shared_.empty() && is_shared_[file.index()]; }
 
   // Of so many elements, that begin at this byte of the file, those of this rank: [first, end) of them, ascending.

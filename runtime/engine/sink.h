@@ -35,8 +35,8 @@ class Sink {
   // After all ranks have filled theirs. A failure of one rank is a failure of all.
   [[nodiscard]] virtual llvm::Error Finish(Engine&) { return llvm::Error::success(); }
 
-  // The sums of this rank that rank 0 joins: part by part, ascending, where the sink is in parts, with EndPart() behind
-  // each.
+  // Returns the sums of this rank that rank 0 joins: part by part, ascending, where the sink is in parts, with
+  // EndPart() behind each.
   virtual int PartOf(int /*rank*/) const { return 0; }
   virtual void Save(wire::ByteWriter&) const {}
   virtual void Take(int /*rank*/, wire::ByteReader&) {}

@@ -34,10 +34,10 @@ class SourceOfNodes {
  public:
   virtual ~SourceOfNodes() = default;
 
-  // All nodes' files together.
+  // Returns all nodes' files together.
   virtual ReadableFileSystem& files() = 0;
 
-  // Whether this rank does not see the file, so that others read it for this one.
+  // Returns whether this rank does not see the file, so that others read it for this one.
   virtual bool IsElsewhere(FileId file) const = 0;
 
   // The rows of a file elsewhere, one after the other, which are as many bytes as `packed` has and kMostPackedBytes at
@@ -48,7 +48,7 @@ class SourceOfNodes {
   // Of files' contents, from other ranks.
   virtual std::uint64_t bytes_received() const = 0;
 
-  // Whether it is this rank that checks the file at the end; of those that see it, one does.
+  // Returns whether it is this rank that checks the file at the end; of those that see it, one does.
   virtual bool AnswersFor(FileId file) const = 0;
 };
 

@@ -40,13 +40,13 @@ class SourceReader {
   [[nodiscard]] llvm::Error Read(RecordId record, std::uint64_t offset, std::span<std::byte> buffer,
                                  std::uint64_t needed_bytes, ReadReason reason);
 
-  // Whether the record is read for this rank by another one: then rows cost the sending of what they hold, and what
-  // lies between them too if it were read.
+  // Returns whether the record is read for this rank by another one: then rows cost the sending of what they hold, and
+  // what lies between them too if it were read.
   bool IsElsewhere(RecordId record) const;
   // The rows of a record elsewhere, one after the other; SourceOfNodes::kMostPackedBytes at most.
   [[nodiscard]] llvm::Error ReadRows(RecordId record, ByteRows rows, std::span<std::byte> packed, ReadReason reason);
 
-  // The CRC-32 of all bytes since the last Flush(), if they were one range of one record, read in order.
+  // Returns the CRC-32 of all bytes since the last Flush(), if they were one range of one record, read in order.
   std::optional<std::uint32_t> Crc32OfRead() const;
 
   // Enters what was read since the last call into the ledger.

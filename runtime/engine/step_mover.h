@@ -46,7 +46,7 @@ class StepMover {
   // `first_element` of the target's record.
   [[nodiscard]] llvm::Error Copy(const Step& step, std::span<std::byte> chunk, std::int64_t first_element);
 
-  // The bytes that moving the step would read, if they are one small piece.
+  // Returns the bytes that moving the step would read, if they are one small piece.
   static std::optional<PieceToRead> SmallPieceOf(const Step& step);
 
   // Gives the elements to `take`, in as many calls as there are reads.

@@ -15,9 +15,9 @@
 
 namespace ucp {
 
-// How many elements of a written shard's range are a chunk of at most `chunk_bytes` in either of its dtypes: as many
-// whole rows (or planes, or whatever the outermost dimensions that do not fit consist of) as fit. A chunk that begins
-// and ends within a row has more steps.
+// Returns how many elements of a written shard's range are a chunk of at most `chunk_bytes` in either of its dtypes: as
+// many whole rows (or planes, or whatever the outermost dimensions that do not fit consist of) as fit. A chunk that
+// begins and ends within a row has more steps.
 std::int64_t ElementsOfChunk(const Plan& plan, const TargetRange& range, std::uint64_t chunk_bytes);
 
 struct FileWork {
@@ -47,7 +47,7 @@ class WorkList {
   // does.
   std::vector<TargetRange> chunk(std::uint64_t number) const;
 
-  // How many chunks each file has, and what of it is left out, by FileId.
+  // Returns how many chunks each file has, and what of it is left out, by FileId.
   std::vector<FileWork> WorkOfFiles() const;
 
   // Of all files of the plan, whoever writes them, by file and place.

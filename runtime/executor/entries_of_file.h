@@ -12,7 +12,7 @@
 
 namespace ucp {
 
-// The indices of `entries`, by file and offset.
+// Returns the indices of `entries`, by file and offset.
 template <typename Entry>
 std::vector<std::uint32_t> ByPlace(const std::vector<Entry>& entries) {
   std::vector<std::uint32_t> order(entries.size());
@@ -23,7 +23,7 @@ std::vector<std::uint32_t> ByPlace(const std::vector<Entry>& entries) {
   return order;
 }
 
-// The part of such an order that belongs to one file.
+// Returns the part of such an order that belongs to one file.
 template <typename Entry>
 std::span<const std::uint32_t> OfFile(const std::vector<Entry>& entries, const std::vector<std::uint32_t>& order,
                                       FileId file) {

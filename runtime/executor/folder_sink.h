@@ -39,12 +39,13 @@ class FolderSink : public Sink {
   FolderSink(Engine& engine, const std::string& folder, FileSystem& files, const ExecutionOptions& options,
              const TargetParts* parts, const BufferSizes& sizes, const std::vector<ElementInterval>& done_before);
 
-  // Whether this rank is the first of those that fill its folder: rank 0, or of each part of a target the lowest.
+  // Returns whether this rank is the first of those that fill its folder: rank 0, or of each part of a target the
+  // lowest.
   bool is_leader() const { return leader_ == ranks_.rank(); }
 
   // Call before the run, with what SaveProgress() wrote behind the intervals. Sums over ranks are the leader's.
   void RestoreProgress(wire::ByteReader& reader);
-  // How far this rank has come, with all it was given to restore.
+  // Returns how far this rank has come, with all it was given to restore.
   std::string SaveProgress() const;
 
   // Adds what only folders have. After the run, of all ranks, at rank 0.

@@ -27,7 +27,7 @@ struct ObjectScan {
 // folder cannot be read; what is wrong with a file is in the result.
 llvm::Expected<ObjectScan> ScanObjects(ReadableFileSystem& files, const std::string& path);
 
-// Whether all that the pickles hold is known.
+// Returns whether all that the pickles hold is known.
 bool IsSafe(const ObjectScan& scan);
 
 }  // namespace ucp

@@ -25,17 +25,17 @@ struct NotLoaded {
 [[nodiscard]] llvm::Error MatchJobTensors(const Layout& layout, std::span<const LogicalTensor> tensors,
                                           std::span<JobTensorsOfRank> ranks);
 
-// The states of the source that nobody holds.
+// Returns the states of the source that nobody holds.
 std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std::span<const JobTensorsOfRank> ranks);
 
-// The source's names for those of these that it knows.
+// Returns the source's names for those of these that it knows.
 std::set<std::string> KeptTensors(const Layout& layout, std::span<const std::string> names);
 
 // Sentences about states that ranks hold in another dtype than the source. Call after MatchJobTensors().
 std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const JobTensorsOfRank> ranks);
 
-// The source without what nobody holds: tensors of its layouts, and shards and states of its inventory. Weights stay
-// beside their masters, to be compared with them.
+// Returns the source without what nobody holds: tensors of its layouts, and shards and states of its inventory. Weights
+// stay beside their masters, to be compared with them.
 BoundSource KeepHeld(std::span<const JobTensorsOfRank> ranks, BoundSource source);
 
 }  // namespace ucp

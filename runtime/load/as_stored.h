@@ -26,7 +26,7 @@ class AsStored {
   explicit AsStored(const Plan& plan);  // The plan must be verified and outlive this. Linear in its tables.
 
   std::optional<StoredRange> Find(const TargetRange& range) const;
-  // Whether all of these are stored so, each in a file of the same name or as all of its shard.
+  // Returns whether all of these are stored so, each in a file of the same name or as all of its shard.
   bool HasAll(const std::vector<TargetRange>& ranges) const;
 
  private:

@@ -32,7 +32,7 @@ struct SharedContents {
 // By RecordId: who wants it, ascending.
 using RanksOfRecords = std::vector<std::vector<int>>;
 
-// All that `rank` of so many wants, by who shares it; on all ranks of a list in the same order, cut at the same
+// Returns all that `rank` of so many wants, by who shares it; on all ranks of a list in the same order, cut at the same
 // elements. Contents that it wants alone begin somewhere else on each rank, so that not all read the same file first.
 std::vector<SharedContents> FindContents(const Plan& plan, const RanksOfRecords& wanted_by, int rank, int ranks);
 

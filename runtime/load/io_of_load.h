@@ -20,7 +20,7 @@ namespace ucp {
 llvm::Expected<IoChoice> ChooseIoOfLoad(const LoadPlan& load, FileSystem& files, std::span<const WantedRecord> wanted,
                                         const LoadOptions& options, Communicator& ranks);
 
-// How many files of the source may be open at a time. One that is read past the page cache is opened twice.
+// Returns how many files of the source may be open at a time. One that is read past the page cache is opened twice.
 std::size_t MostOpenFiles(const OpenFileShares& shares, const IoChoice& reading);
 
 }  // namespace ucp

@@ -29,7 +29,7 @@ class Places {
   // Of a range of a record that is wanted.
   std::span<std::byte> Of(const TargetRange& range) const;
 
-  // All devices that have a record. Each needs a way to it before anything is put there; this keeps it.
+  // Returns all devices that have a record. Each needs a way to it before anything is put there; this keeps it.
   std::vector<const Device*> Devices() const;
   void ReachBy(const Device& device, Packing& packing) { ways_[&device] = &packing; }
 

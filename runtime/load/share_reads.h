@@ -28,7 +28,7 @@ struct ExchangeOptions {
 
 class Exchange {
  public:
-  // The least that is worth it: a megabyte, and room for a number from each rank.
+  // Returns the least that is worth it: a megabyte, and room for a number from each rank.
   static std::uint64_t LeastMemory(int ranks) { return (static_cast<std::uint64_t>(ranks) + 4096) << 8; }
 
   // Fills `bytes` with the elements of a range.

@@ -22,7 +22,7 @@ namespace ucp {
 // A ring of slots for each device of a load.
 class DeviceRings {
  public:
-  // The least memory of the host that is worth it.
+  // Returns the least memory of the host that is worth it.
   static std::uint64_t LeastMemory(unsigned threads, std::size_t devices);
 
   // For every device that has a place. `host_bytes` is for all of them, at least as above, and `device_bytes` for each:
@@ -40,7 +40,7 @@ class DeviceRings {
   std::uint64_t host_bytes_ = 0;
 };
 
-// The contents that lie on one device (null: the host), with the copies that also lie there.
+// Returns the contents that lie on one device (null: the host), with the copies that also lie there.
 std::vector<Content> ContentsOn(const Device* device, const Places& places, const std::vector<Content>& contents);
 
 // Fills `bytes` with the elements of a range, which will be `wanted_bytes` where they are wanted.

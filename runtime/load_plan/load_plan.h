@@ -31,7 +31,7 @@ struct LoadPlan {
   std::vector<RecordId> RecordsOf(int of_rank) const;  // Of these files, in order.
   RecordId NameOf(RecordId record) const { return records.empty() ? record : records[record.index()]; }
   std::optional<RecordId> Find(RecordId name) const;  // The record that all ranks call so, if it is here.
-  // The records here whose names are in [first, end), ascending.
+  // Returns the records here whose names are in [first, end), ascending.
   std::vector<RecordId> Between(std::uint64_t first, std::uint64_t end) const;
 };
 

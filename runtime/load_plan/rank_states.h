@@ -26,8 +26,8 @@ struct PlacedState {
   std::vector<StatePiece> pieces;  // By `begin`, none overlapping another.
 };
 
-// One for each tensor of the model and state of which the rank has something, in the order of the plan. Where the
-// rank's files hold the same elements twice, or a tensor at two coordinates, the first one counts.
+// Returns one for each tensor of the model and state of which the rank has something, in the order of the plan. Where
+// the rank's files hold the same elements twice, or a tensor at two coordinates, the first one counts.
 std::vector<PlacedState> StatesOf(const LoadPlan& load, int rank);
 
 }  // namespace ucp

@@ -53,7 +53,8 @@ struct Manifest {
 
 std::string ToolName();  // "ucp 0.1.0"
 
-// The mark that tells this plan's source from another one: ContentHash of its files' paths, sizes and header hashes.
+// Returns the mark that tells this plan's source from another one: ContentHash of its files' paths, sizes and header
+// hashes.
 std::string SourceIdentity(const Plan& plan);
 
 // Of what a plan wrote. `plan_hash` is ContentHash of EncodePlan(). `parts`: those of the target, if it is in several;
@@ -61,17 +62,18 @@ std::string SourceIdentity(const Plan& plan);
 Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, ExecutionReport& report,
                       const TargetParts* parts = nullptr);
 
-// A mark that the parts of one run have in common, and no other run's: it follows from the plan and their number.
+// Returns a mark that the parts of one run have in common, and no other run's: it follows from the plan and their
+// number.
 std::string RunOfParts(const std::string& plan_hash, int parts);
 
-// One line for each file and for each state.
+// Returns one line for each file and for each state.
 std::string ComposeManifest(const Manifest& manifest);
 
 // Fails (kBadData) for what is not a manifest, for a version that this program does not know, and for files outside of
 // the checkpoint.
 llvm::Expected<Manifest> ParseManifest(std::string_view json);
 
-// The manifest in this folder; nothing if there is none.
+// Returns the manifest in this folder; nothing if there is none.
 llvm::Expected<std::optional<Manifest>> ReadManifest(ReadableFileSystem& files, const std::string& root);
 
 }  // namespace ucp

@@ -12,14 +12,15 @@
 
 namespace ucp {
 
-// The manifest at `path`, as FindManifest() finds it, if it is one of a part. Of any other its first bytes are read.
+// Returns the manifest at `path`, as FindManifest() finds it, if it is one of a part. Of any other its first bytes are
+// read.
 llvm::Expected<std::optional<FoundManifest>> FindPart(ReadableFileSystem& files, const std::string& path);
 
-// The files of the whole checkpoint that are not in the folder beside the manifest. None, if what stands there is all
-// of it: because every part has every file, or because somebody has put the parts together.
+// Returns the files of the whole checkpoint that are not in the folder beside the manifest. None, if what stands there
+// is all of it: because every part has every file, or because somebody has put the parts together.
 llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(ReadableFileSystem& files, const FoundManifest& found);
 
-// Whether the file is in this part.
+// Returns whether the file is in this part.
 bool IsIn(const ManifestFile& file, int part);
 
 // Of what all parts of one run say alike, which is everything but their number: the digests of all files are in it, so

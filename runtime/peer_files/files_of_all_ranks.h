@@ -39,7 +39,7 @@ class FilesOfAllRanks : public SourceOfNodes, private ReadableFileSystem {
   [[nodiscard]] llvm::Error ReadRows(FileId file, const ByteRows& rows, std::span<std::byte> packed) override;
   bool AnswersFor(FileId file) const override;
 
-  // The memory of this, once Locate() was called.
+  // Returns the memory of this, once Locate() was called.
   std::uint64_t MemoryBytes() const;
   std::uint64_t bytes_received() const override { return remote_.bytes_received(); }
 

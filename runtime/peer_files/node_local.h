@@ -20,8 +20,9 @@ struct NodeLocal {
 // Fails (kUsage) for one rank alone.
 [[nodiscard]] llvm::Error CheckNodeLocal(const NodeLocal& node_local, const Communicator& ranks);
 
-// The source at `path`, of all ranks together if each node sees only a part of it; else null, and rank 0 sees all of
-// it. All ranks call it together. Fails as CheckNodeLocal(), and (kBadData) for a source of which a part is missing.
+// Returns the source at `path`, of all ranks together if each node sees only a part of it; else null, and rank 0 sees
+// all of it. All ranks call it together. Fails as CheckNodeLocal(), and (kBadData) for a source of which a part is
+// missing.
 llvm::Expected<std::unique_ptr<FilesOfAllRanks>> NodesOfSource(ReadableFileSystem& files, const NodeLocal& node_local,
                                                                const std::string& path, Communicator& ranks);
 

@@ -20,7 +20,8 @@ class RemoteFiles {
  public:
   explicit RemoteFiles(Communicator& ranks);
 
-  // The views of every other rank of `path`, or in this folder if it is one, by rank; nothing for this rank itself.
+  // Returns the views of every other rank of `path`, or in this folder if it is one, by rank; nothing for this rank
+  // itself.
   llvm::Expected<std::vector<std::vector<Look>>> AskAll(RequestKind kind, const std::string& path);
 
   // Fills `buffer` with the rows of a file of `rank`.

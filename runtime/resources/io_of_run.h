@@ -39,8 +39,8 @@ llvm::Expected<IoOfRun> ChooseIo(FileSystem& files, const Plan& plan, const std:
                                  const TargetToFill& target, IoMode wanted, const std::string& why_buffered,
                                  const ExecutionOptions& execution);
 
-// The files that an execution by these means may have open: past the page cache every file is opened twice. kUsage if
-// this process may not have so many.
+// Returns the files that an execution by these means may have open: past the page cache every file is opened twice.
+// kUsage if this process may not have so many.
 llvm::Expected<OpenFileShares> OpenFilesBy(DirectIo means, unsigned threads);
 
 }  // namespace ucp

@@ -29,11 +29,11 @@ struct WholeStatesRun {
 llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                                 const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);
 
-// The request for `path`, made from `request`. A spec is for what ranks cut: a folder of whole tensors is taken as it
-// is, since its metadata may not even say what the spec asks for.
+// Returns the request for `path`, made from `request`. A spec is for what ranks cut: a folder of whole tensors is taken
+// as it is, since its metadata may not even say what the spec asks for.
 llvm::Expected<SourceRequest> RequestAt(ReadableFileSystem& files, SourceRequest request, const std::string& path);
 
-// The tensors of a plan that CompileWholeStates() made of this checkpoint.
+// Returns the tensors of a plan that CompileWholeStates() made of this checkpoint.
 std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& checkpoint);
 
 // A checkpoint that was read whole: how, and EngineReport::digests, which are those of the logical tensors.

@@ -36,7 +36,7 @@ struct Description {
 llvm::Expected<Description> Describe(ReadableFileSystem& files, const SourceRequest& request);
 
 std::set<std::string> LooseStateNames(const Description& description);
-// Nothing if the group counts no steps.
+// Returns nothing if the group counts no steps.
 std::optional<double> StepOf(const Description& description, const OptimizerGroup& group);
 
 }  // namespace ucp

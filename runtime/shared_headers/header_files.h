@@ -30,8 +30,8 @@ struct HeaderOfFile {
   std::uint64_t bytes() const;
 };
 
-// The bytes that describing the file reads, which is one of this format's with a header. Fails where it cannot be
-// described; whoever describes it says why.
+// Returns the bytes that describing the file reads, which is one of this format's with a header. Fails where it cannot
+// be described; whoever describes it says why.
 llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const Format& format, const std::string& path);
 
 void Add(const HeaderOfFile& header, wire::ByteWriter& writer);

@@ -61,7 +61,7 @@ class FileSystem : public ReadableFileSystem {
   virtual llvm::Expected<std::unique_ptr<FileLock>> TryLock(const std::string& path) = 0;
 };
 
-// The operating system's file system.
+// Returns the operating system's file system.
 FileSystem& RealFileSystem();
 
 }  // namespace ucp

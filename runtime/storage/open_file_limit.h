@@ -17,7 +17,7 @@ struct OpenFileShares {
 // than that is an error with the limit that would do (kUsage).
 llvm::Expected<OpenFileShares> DivideOpenFiles(std::uint64_t limit, unsigned threads);
 
-// The number of files that the system allows this process (`ulimit -n`).
+// Returns the number of files that the system allows this process (`ulimit -n`).
 std::uint64_t OpenFileLimit();
 
 }  // namespace ucp

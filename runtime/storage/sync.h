@@ -31,7 +31,7 @@ class Syncer {
 
   [[nodiscard]] llvm::Error Sync(const PathsToSync& paths, const ParallelOptions& options);
 
-  // The way of the last Sync(), and the reason for it.
+  // Returns the way of the last Sync(), and the reason for it.
   const std::string& choice() const { return choice_; }
 
  private:

@@ -13,7 +13,7 @@ namespace ucp {
 class WholeSync {
  public:
   virtual ~WholeSync() = default;
-  // How many files and folders this is worth it for: it also waits for what others write to this file system.
+  // Returns how many files and folders this is worth it for: it also waits for what others write to this file system.
   virtual std::size_t least_paths() const { return 256; }
   // All that was written to the file system, names too, is durable when this returns. Fails with kIo as well if any
   // write to it, ours or another's, was lost since this object was made, whether or not anybody was informed.

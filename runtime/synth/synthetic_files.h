@@ -25,8 +25,8 @@ struct SyntheticFile {
   std::int64_t elements = 0;
 };
 
-// A file for each state of every tensor that a plan reads, all of them whole and in a file of their own. Fails as
-// SyntheticValues::Make() does.
+// Returns a file for each state of every tensor that a plan reads, all of them whole and in a file of their own. Fails
+// as SyntheticValues::Make() does.
 llvm::Expected<std::vector<SyntheticFile>> FilesToRead(const Plan& plan);
 
 class SyntheticFileSystem : public FileSystem {

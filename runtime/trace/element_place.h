@@ -20,8 +20,8 @@ struct ElementPlace {
   std::size_t parts = 1;
 };
 
-// Nothing if the shard does not hold the element, or not in this buffer. The plan must be verified, and the element be
-// one of the tensor.
+// Returns nothing if the shard does not hold the element, or not in this buffer. The plan must be verified, and the
+// element be one of the tensor.
 std::optional<ElementPlace> PlaceInSource(const Plan& plan, const PlanRead& read, BufferId buffer, const Index& index);
 std::optional<ElementPlace> PlaceInTarget(const Plan& plan, const PlanWrite& write, TensorId tensor, BufferId buffer,
                                           const Index& index);
@@ -30,7 +30,7 @@ std::optional<ElementPlace> PlaceInTarget(const Plan& plan, const PlanWrite& wri
 // "pp=0 tp=1, part 3 of 8" if none is. Empty if there is but one rank.
 std::string RankText(const ElementPlace& place, const Mesh& mesh);
 
-// The axis that RankText() names for the part, if it does.
+// Returns the axis that RankText() names for the part, if it does.
 std::optional<std::string> AxisOfParts(const ElementPlace& place, const Mesh& mesh);
 
 }  // namespace ucp

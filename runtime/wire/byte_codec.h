@@ -39,13 +39,13 @@ class ByteReader {
 
   std::uint64_t Number();
   std::string Text();
-  // How many things follow, each of which takes 8 bytes at least; so it is never more than the bytes can hold.
+  // Returns how many things follow, each of which takes 8 bytes at least; so it is never more than the bytes can hold.
   std::uint64_t Count();
   // Notes that something is not as it must be.
   void Fail();
 
   bool has_failed() const { return has_failed_; }
-  // The rest, which no call has taken.
+  // Returns the rest, which no call has taken.
   std::string_view left() const { return left_; }
   // All was taken, and nothing failed.
   bool is_at_end() const { return !has_failed_ && left_.empty(); }

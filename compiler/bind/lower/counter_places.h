@@ -23,7 +23,7 @@ class CounterPlaces {
   // Both must outlive it.
   CounterPlaces(const Values& values, DiagnosticSink& sink) : values_(values), sink_(sink) {}
 
-  // Nothing after reporting, once for each cut, that its rule does not fit.
+  // Returns nothing after reporting, once for each cut, that its rule does not fit.
   std::optional<PlacesByAxis> Of(const BoundTensor& tensor);
 
  private:

@@ -22,7 +22,7 @@ struct LocalLengths {
 
   bool AllSame() const { return axes.empty(); }
 
-  // Nothing if the coordinate is outside of the mesh.
+  // Returns nothing if the coordinate is outside of the mesh.
   std::optional<std::int64_t> At(const Coordinate& coordinate) const;
 
   // Of the place `entry` of `lengths`.

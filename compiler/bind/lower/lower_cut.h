@@ -12,7 +12,7 @@
 
 namespace ucp {
 
-// The part of `inner` that `cut`, a kCut, leaves. As for LowerDim.
+// Returns the part of `inner` that `cut`, a kCut, leaves. As for LowerDim.
 std::optional<LoweredDim> LowerCut(const Formula& cut, LoweredDim inner, const Values& values,
                                    std::span<const std::int64_t> counters, DiagnosticSink& sink);
 

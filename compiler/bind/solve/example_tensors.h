@@ -23,8 +23,8 @@ class ExampleTensors {
   // `values` grow while they are being found; what they look into, and `found`, must outlive this.
   ExampleTensors(const Values& values, const InventoryIndex& found);
 
-  // Nothing if the header has no tensor that is known to be of this declaration, so far: asked again when more dims and
-  // facts have values, there may be one.
+  // Returns nothing if the header has no tensor that is known to be of this declaration, so far: asked again when more
+  // dims and facts have values, there may be one.
   std::optional<ExampleTensor> Of(std::size_t declaration);
 
   const InventoryIndex& found() const { return found_; }

@@ -17,7 +17,7 @@ namespace ucp {
 std::optional<std::vector<std::string>> NamesOfLayers(const Values& values, const Inventory& inventory,
                                                       DiagnosticSink& sink);
 
-// Whether all numbers are known that NamesOfLayers would use.
+// Returns whether all numbers are known that NamesOfLayers would use.
 bool KnowsLayers(const Values& values);
 
 }  // namespace ucp

@@ -20,8 +20,8 @@ struct SolvedDim {
 std::optional<SolvedDim> SolveLength(const Formula& formula, std::int64_t local, const Coordinate& coordinate,
                                      const Values& values, std::span<const std::int64_t> counters);
 
-// How many places `cut`, a cut in `formula` by the widths of the headers, gets at `coordinate`, where `formula` has
-// `local`. All dims must have values.
+// Returns how many places `cut`, a cut in `formula` by the widths of the headers, gets at `coordinate`, where `formula`
+// has `local`. All dims must have values.
 std::optional<std::int64_t> SolveWidth(const Formula& formula, const Formula& cut, std::int64_t local,
                                        const Coordinate& coordinate, const Values& values,
                                        std::span<const std::int64_t> counters);

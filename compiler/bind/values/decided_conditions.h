@@ -22,8 +22,8 @@ class DecidedConditions {
   // Both must outlive it, and so must all conditions that are asked.
   DecidedConditions(const Values& values, DiagnosticSink& sink) : values_(values), sink_(sink) {}
 
-  // Nothing after reporting, also if something that it speaks of is not known. `pattern` is the name whose counters it
-  // speaks of.
+  // Returns nothing after reporting, also if something that it speaks of is not known. `pattern` is the name whose
+  // counters it speaks of.
   std::optional<bool> Ask(const Condition& condition, const Pattern& pattern, std::span<const std::int64_t> counters);
 
   // In source order, each condition that was asked:

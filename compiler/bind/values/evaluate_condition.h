@@ -30,10 +30,10 @@ class Header {
 
   bool exists() const { return !found_.tensors().empty(); }
 
-  // Whether names that count layers from 0 on every stage have the layers' own numbers by now.
+  // Returns whether names that count layers from 0 on every stage have the layers' own numbers by now.
   bool names_layers() const { return found_.names_layers(); }
 
-  // The command line's value for a name as the spec writes it, quotes included.
+  // Returns the command line's value for a name as the spec writes it, quotes included.
   Truth GivenBySettings(std::string_view quoted) const;
   bool Has(std::string_view name) const;
   const InventoryIndex& found() const { return found_; }

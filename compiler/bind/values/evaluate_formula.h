@@ -29,7 +29,7 @@ struct Values {
   std::int64_t interleave = 1;          // Chunks of layers on each stage.
   bool is_whole = false;  // The model before it is cut: all of an axis is in one place, whatever lists say.
 
-  // Whether all its dims and facts have values.
+  // Returns whether all its dims and facts have values.
   bool Knows(const Formula& formula) const;
   bool Knows(const References& references) const;
 
@@ -41,8 +41,8 @@ std::vector<Note> NotesOf(const Formula& formula, const Values& values);
 std::vector<Note> NotesOf(const Condition& condition, const Values& values);
 std::vector<Note> NotesOf(const References& references, const Values& values);
 
-// The number that an expression without cuts and padding stands for, which is never negative. All its dims must have
-// values. Nothing after reporting: overflow, a remainder, a division by zero, a negative result.
+// Returns the number that an expression without cuts and padding stands for, which is never negative. All its dims must
+// have values. Nothing after reporting: overflow, a remainder, a division by zero, a negative result.
 std::optional<std::int64_t> Evaluate(const Formula& formula, const Values& values,
                                      std::span<const std::int64_t> counters, DiagnosticSink& sink);
 
@@ -50,8 +50,8 @@ std::optional<std::int64_t> Evaluate(const Formula& formula, const Values& value
 std::optional<std::int64_t> EvaluateSigned(const Formula& formula, const Values& values,
                                            std::span<const std::int64_t> counters, DiagnosticSink& sink);
 
-// The element of the list that a fact holds; fact and position must have values. nullptr after reporting: it is not a
-// list, or not that long. `range` is where the element is asked for.
+// Returns the element of the list that a fact holds; fact and position must have values. nullptr after reporting: it is
+// not a list, or not that long. `range` is where the element is asked for.
 const FactValue* ElementOf(std::size_t fact, const Formula& position, SourceRange range, const Values& values,
                            std::span<const std::int64_t> counters, DiagnosticSink& sink);
 

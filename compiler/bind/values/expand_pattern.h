@@ -28,10 +28,10 @@ class Expander {
   // Both must outlive it.
   Expander(const Values& values, DiagnosticSink& sink) : values_(values), sink_(sink), decisions_(values, sink) {}
 
-  // All choices of counters and alternatives for which the guards hold, the last one fastest. The first counters have
-  // the values in `outer`. A guard is asked as soon as its counters have values, so nothing behind it is computed where
-  // it does not hold. Nothing after reporting: a number that cannot be printed, a guard without meaning, or more than
-  // kMaxNames names in all.
+  // Returns all choices of counters and alternatives for which the guards hold, the last one fastest. The first
+  // counters have the values in `outer`. A guard is asked as soon as its counters have values, so nothing behind it is
+  // computed where it does not hold. Nothing after reporting: a number that cannot be printed, a guard without meaning,
+  // or more than kMaxNames names in all.
   std::optional<std::vector<ExpandedName>> Expand(const Pattern& pattern, const Guards& guards = {},
                                                   std::span<const std::int64_t> outer = {});
 

@@ -37,7 +37,7 @@ class InventoryIndex {
   bool HasBehind(std::string_view prefix) const;
   bool HasBehindSkeleton(std::string_view skeleton) const;
 
-  // The file that holds the shard, or the checkpoint if the inventory does not say.
+  // Returns the file that holds the shard, or the checkpoint if the inventory does not say.
   Place PlaceOf(const Shard& shard) const;
 
  private:

@@ -25,18 +25,18 @@ inline constexpr std::string_view kDataSuffix = ".distcp";
 inline constexpr const char* kUnfinishedMetadataFile = ".metadata.tmp";
 inline constexpr const char* kLightningFile = "meta.pt";  // Of Lightning alone.
 
-// Whether it holds one, finished or not.
+// Returns whether it holds one, finished or not.
 llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder);
 
-// The folders with metadata that make one checkpoint, relative to `folder` and with a slash at the end; the folder
-// itself is "". Fails (kBadData) for a save that did not finish.
+// Returns the folders with metadata that make one checkpoint, relative to `folder` and with a slash at the end; the
+// folder itself is "". Fails (kBadData) for a save that did not finish.
 llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, const std::string& folder);
 
-// Whether a checkpoint may have a file of this path below its folder.
+// Returns whether a checkpoint may have a file of this path below its folder.
 bool IsFileName(std::string_view path);
 
-// The files with the metadata of such a folder: `.metadata`, or one of each rank, in their order. Fails (kBadData) if a
-// rank's is missing.
+// Returns the files with the metadata of such a folder: `.metadata`, or one of each rank, in their order. Fails
+// (kBadData) if a rank's is missing.
 llvm::Expected<std::vector<std::string>> MetadataFilesOf(ReadableFileSystem& files, const std::string& folder);
 
 // "checkpoint-12" of "checkpoint-12/pytorch_model_fsdp_0": the name of a checkpoint without that of Accelerate's part.

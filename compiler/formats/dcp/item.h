@@ -37,7 +37,7 @@ class ItemFile : public ReadableFile {
   std::vector<Piece> pieces_;
 };
 
-// The tensor that is all of the item's archive. Fails where it is something else.
+// Returns the tensor that is all of the item's archive. Fails where it is something else.
 llvm::Expected<ItemTensor> TensorOf(const pytorch::Archive& archive);
 
 }  // namespace ucp::dcp

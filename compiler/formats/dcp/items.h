@@ -50,7 +50,7 @@ class Items final : public StoredItems {
 
   llvm::Expected<std::unordered_map<const Entry*, pytorch::ValuePtr>> Keep(std::vector<const Entry*> entries) override;
 
-  // The value that a `.pt` file beside the data files holds, as one of the training state.
+  // Returns the value that a `.pt` file beside the data files holds, as one of the training state.
   llvm::Expected<pytorch::ValuePtr> KeepFile(const std::string& path);
 
  private:

@@ -27,8 +27,8 @@ enum class MetadataOf { kAllRanks, kOneRank };
 // for items that were compressed.
 llvm::Expected<Metadata> ReadMetadata(std::string_view pickle, MetadataOf of = MetadataOf::kAllRanks);
 
-// The metadata of all ranks together, of that of each. Items that several ranks saved are those of the first. Fails
-// (kBadData) where ranks differ in the shape or dtype of an entry, and where their chunks do not make the tensor.
+// Returns the metadata of all ranks together, of that of each. Items that several ranks saved are those of the first.
+// Fails (kBadData) where ranks differ in the shape or dtype of an entry, and where their chunks do not make the tensor.
 llvm::Expected<Metadata> JoinRanks(std::vector<Metadata> of_ranks);
 
 }  // namespace ucp::dcp

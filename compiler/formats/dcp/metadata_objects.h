@@ -20,12 +20,12 @@ class MetadataObjects {
   // `tree` must outlive this object.
   explicit MetadataObjects(const PickleTree& tree) : tree_(tree) {}
 
-  // Whether it is an object of PyTorch's class of this name.
+  // Returns whether it is an object of PyTorch's class of this name.
   bool Is(Id id, std::string_view class_name) const;
-  // The class of an object of Megatron's.
+  // Returns the class of an object of Megatron's.
   std::optional<std::string> ClassOfMegatron(Id id) const;
 
-  // The last one of this name, as in Python, among the first 64.
+  // Returns the last one of this name, as in Python, among the first 64.
   std::optional<Id> FindAttribute(Id object, std::string_view name) const;
   // Fails (kBadData) if there is none. `what` is the object in messages.
   llvm::Expected<Id> Attribute(Id object, std::string_view name, std::string_view what) const;

@@ -40,7 +40,7 @@ class PickleTree {
   Id root() const { return root_; }
   Kind kind(Id id) const { return nodes_[id].kind; }
 
-  // Nothing of other kinds.
+  // Returns nothing of other kinds.
   std::optional<std::string_view> Text(Id id) const;
   std::optional<std::int64_t> Integer(Id id) const;
   bool IsNone(Id id) const { return kind(id) == Kind::kNone; }

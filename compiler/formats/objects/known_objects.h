@@ -30,7 +30,7 @@ struct KnownObject {
   OpenParts open = {};
 };
 
-// Those that are made by a call, sorted by module and name.
+// Returns those that are made by a call, sorted by module and name.
 std::span<const KnownObject> AllKnownObjects();
 
 class KnownObjects {
@@ -40,14 +40,14 @@ class KnownObjects {
 
   bool IsKept(const pytorch::Global& global) const;
 
-  // Whether this one value is known, whatever it holds.
+  // Returns whether this one value is known, whatever it holds.
   bool IsKnown(const pytorch::Value& value) const;
   // Its contents that must also be known. Call with one that is known.
   void AppendOpen(const pytorch::Value& value, std::vector<const pytorch::Value*>& values) const;
-  // The open parts of a call that is known; nothing if it is kept, and all of them are.
+  // Returns the open parts of a call that is known; nothing if it is kept, and all of them are.
   std::optional<OpenParts> OpenPartsOf(const pytorch::Call& call) const;
 
-  // The first value that is not known, in `root` or below it; null if there is none. Linear.
+  // Returns the first value that is not known, in `root` or below it; null if there is none. Linear.
   const pytorch::Value* FindUnknown(const pytorch::Value& root) const;
 
  private:
@@ -56,7 +56,7 @@ class KnownObjects {
 
 // "builtins.set" also of Python 2's `__builtin__.set`, "numpy._core.multiarray.scalar" also of numpy 1's.
 std::string NameOf(const pytorch::Global& global);
-// Whether a class or function of this name makes a known object, or is a known value itself.
+// Returns whether a class or function of this name makes a known object, or is a known value itself.
 bool IsKnownName(const pytorch::Global& global);
 bool IsKnownName(const std::string& name);  // By NameOf().
 

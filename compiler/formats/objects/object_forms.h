@@ -6,7 +6,7 @@
 
 namespace ucp::objects {
 
-// A name for the class or function as Python 3 and numpy 2 have it.
+// Returns a name for the class or function as Python 3 and numpy 2 have it.
 std::string_view ModuleOf(const pytorch::Global& global);
 
 // None, bool, a number, a dtype.

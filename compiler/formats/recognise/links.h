@@ -30,7 +30,8 @@ class WatchedLinks : public ReadableFileSystem {
   llvm::Expected<FileStatus> Status(const std::string& path) override { return files_.Status(path); }
   llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override;
 
-  // A sentence about the files of a checkpoint in `folder` that lie behind links out of `root`; empty if none does.
+  // Returns a sentence about the files of a checkpoint in `folder` that lie behind links out of `root`; empty if none
+  // does.
   llvm::Expected<std::string> Remark(const std::string& root, const std::string& folder,
                                      const std::vector<StoredFile>& stored);
 

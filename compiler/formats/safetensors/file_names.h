@@ -15,8 +15,8 @@ inline constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 
 inline std::string SingleFile(std::string_view stem) { return std::string(stem).append(kSuffix); }
 inline std::string IndexFile(std::string_view stem) { return std::string(stem).append(kIndexSuffix); }
-// Whether this is the name of weights, or of their index, as programs for models write them: also those of PyTorch,
-// which lie beside.
+// Returns whether this is the name of weights, or of their index, as programs for models write them: also those of
+// PyTorch, which lie beside.
 bool IsWeightsName(std::string_view name);
 // Numbers begin with 1; the only one of a model has none.
 std::string ShardFile(std::string_view stem, std::size_t number, std::size_t count);

@@ -11,8 +11,8 @@
 
 namespace ucp::safetensors {
 
-// The first tensor that has the name of Megatron's module, or of a layer of a pipeline by its number; empty if none
-// has.
+// Returns the first tensor that has the name of Megatron's module, or of a layer of a pipeline by its number; empty if
+// none has.
 std::string FindMegatronName(std::span<const LogicalTensor> tensors);
 
 struct MemoryName {
@@ -20,7 +20,7 @@ struct MemoryName {
   std::string_view on_disk;  // The name in a hub folder.
 };
 
-// The first tensor whose name shows that these are names in memory, by a short list of rules (README.md).
+// Returns the first tensor whose name shows that these are names in memory, by a short list of rules (README.md).
 std::optional<MemoryName> FindMemoryName(std::span<const LogicalTensor> tensors);
 
 }  // namespace ucp::safetensors

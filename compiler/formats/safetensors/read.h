@@ -12,7 +12,7 @@
 
 namespace ucp::safetensors {
 
-// Whether a folder holds a model, or two of which one is to be named.
+// Returns whether a folder holds a model, or two of which one is to be named.
 llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folder);
 
 // Of a `.safetensors` file or index: its folder, if it belongs to the only model there, else itself. Nothing for other

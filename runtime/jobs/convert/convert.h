@@ -30,7 +30,7 @@ struct PlanningOptions {
   PhaseClock* clock = nullptr;  // Told of the phases; may be null.
 };
 
-// The plan, which is verified. `hooks.bound` is called once a spec is bound, or is found to be wrong.
+// Returns the plan, which is verified. `hooks.bound` is called once a spec is bound, or is found to be wrong.
 llvm::Expected<PlannedRun> PlanConversion(ReadableFileSystem& source, const ConvertRequest& request,
                                           const PlanningOptions& options, const JobHooks& hooks);
 
@@ -39,15 +39,16 @@ struct ConvertReport {
   ConversionOutcome outcome;
 };
 
-// Everything, in this process alone. `destination.destination` appears complete, or not at all. Codes as those of the
-// programs (docs/programs.md).
+// Plans and runs the conversion, in this process alone. `destination.destination` appears complete, or not at all.
+// Fails with the codes of the programs (docs/programs.md).
 llvm::Expected<ConvertReport> ConvertCheckpoint(const ConvertRequest& request, const ConversionOptions& destination,
                                                 ExecutionOptions execution, const JobHooks& hooks = {});
 
-// Those of single numbers were made with the plan, those of elements when they were read.
+// Returns the decisions of --prefer-rank: those on single numbers were made with the plan, those on elements when they
+// were read.
 std::vector<RankDecision> AllDecisions(const Plan& plan, const ExecutionReport& report);
 
-// The object that `ucprun convert --json` prints, but for what only a command knows.
+// Returns the object that `ucprun convert --json` prints, without the entries that only a command knows.
 llvm::json::Object ConversionJson(const PlannedRun& run, const ConversionOutcome& outcome,
                                   const ConversionOptions& options);
 

@@ -8,8 +8,8 @@
 
 namespace ucp::dcp {
 
-// How many elements a chunk or a tensor has. Fails (kBadData) for negative sizes, and for more bytes than 63 bits
-// count.
+// Returns how many elements a chunk or a tensor has. Fails (kBadData) for negative sizes, and for more bytes than 63
+// bits count.
 llvm::Expected<std::int64_t> ElementsOf(llvm::ArrayRef<std::int64_t> sizes, DType dtype);
 
 // Sorts the chunks of `entry` by their offsets. Fails (kBadData) unless they lie within it, meet nowhere, cover it, and

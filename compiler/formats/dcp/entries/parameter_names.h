@@ -14,10 +14,10 @@ inline constexpr std::string_view kModulePrefix = "module.";  // Of DistributedD
 // "layers.0._checkpoint_wrapped_module.a.weight" -> "layers.0.a.weight". DistributedDataParallel's `module` stays.
 std::string WithoutWrappers(std::string_view name);
 
-// Whether they are those of a module that DistributedDataParallel wraps.
+// Returns whether they are those of a module that DistributedDataParallel wraps.
 bool AllStandBelowModule(std::span<const std::string> names);
 
-// A number in digits, such as that of a group.
+// Returns a number in digits, such as that of a group.
 std::optional<std::int64_t> AsNumber(std::string_view digits);
 
 }  // namespace ucp::dcp

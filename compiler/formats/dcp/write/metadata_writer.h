@@ -29,8 +29,8 @@ struct WrittenEntry {
   std::vector<WrittenChunk> chunks;
 };
 
-// The pickle, of protocol 2, in the order of the entries. Linear in the number of chunks, and no more memory than the
-// result. `files` are relative to the folder of `.metadata`. Up to PyTorch 2.3 one class is in another module.
+// Returns the pickle, of protocol 2, in the order of the entries. Linear in the number of chunks, and no more memory
+// than the result. `files` are relative to the folder of `.metadata`. Up to PyTorch 2.3 one class is in another module.
 std::string WriteMetadata(std::span<const WrittenEntry> entries, std::span<const std::string> files,
                           TorchRelease release);
 

@@ -29,17 +29,18 @@ class Style {
   // That of a source: where its two dicts stand, and whether the keys of the optimizer's are joined.
   Style(EntryPath model, EntryPath optimizer, bool is_flat, bool has_two_folders);
 
-  // The folders of the model's entries and of the optimizer's, with a slash at the end; "" is the checkpoint's own.
+  // Returns the folders of the model's entries and of the optimizer's, with a slash at the end; "" is the checkpoint's
+  // own.
   const std::string& model_folder() const { return model_folder_; }
   const std::string& optimizer_folder() const { return optimizer_folder_; }
 
-  // An entry of the model, by the name of the tensor.
+  // Returns an entry of the model, by the name of the tensor.
   EntryPath Model(const std::string& name) const { return Below(model_, name); }
   // "exp_avg" of a parameter.
   EntryPath State(const std::string& parameter, const std::string& state) const;
-  // An entry of the optimizer's dict beside these.
+  // Returns an entry of the optimizer's dict beside these.
   const EntryPath& optimizer() const { return optimizer_; }
-  // Whether each parameter has hyper-parameters of its own, instead of its group.
+  // Returns whether each parameter has hyper-parameters of its own, instead of its group.
   bool groups_by_parameter() const { return is_flat_; }
   EntryPath HyperParameter(const std::string& parameter, const std::string& name) const;
   EntryPath Groups() const { return Below(optimizer_, std::string("param_groups")); }

@@ -8,7 +8,7 @@
 
 namespace ucp {
 
-// Nothing if it is not a map of the form that ParamAffineMap.to_dict() writes.
+// Returns nothing if it is not a map of the form that ParamAffineMap.to_dict() writes.
 std::optional<AffineMap> ReadAffineMap(const pytorch::Value& value);
 
 // In that form.

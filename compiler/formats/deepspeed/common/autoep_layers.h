@@ -29,7 +29,7 @@ struct AutoEpLayer {
   std::map<std::string, std::vector<std::int64_t>> shapes;
 
   std::int64_t ep() const { return static_cast<std::int64_t>(places.size()); }
-  // Whether a tensor of this name is one of the layer's.
+  // Returns whether a tensor of this name is one of the layer's.
   bool Holds(const std::string& name) const {
     return name.size() > prefix.size() + 1 && name.starts_with(prefix) && name[prefix.size()] == '.';
   }
@@ -41,7 +41,7 @@ struct AutoEpLayer {
 // (`global_expert_start`) beside it, is an error.
 llvm::Expected<std::vector<AutoEpLayer>> ReadAutoEpLayers(const pytorch::Value& value, const std::string& where);
 
-// The model's order of these layers; empty if their numbers do not follow one another.
+// Returns the model's order of these layers; empty if their numbers do not follow one another.
 std::vector<ExpertLayer> LayersInOrder(std::span<const AutoEpLayer> layers);
 
 }  // namespace ucp

@@ -15,7 +15,8 @@ enum class DealMethod {
 };
 std::optional<DealMethod> FindDealMethod(std::string_view name);
 
-// The first layer of each stage, and at the end the number of layers. `weights` has the trained parameters of each.
+// Returns the first layer of each stage, and at the end the number of layers. `weights` has the trained parameters of
+// each.
 std::vector<std::int64_t> DealLayers(DealMethod method, const std::vector<std::int64_t>& weights, std::int64_t stages);
 
 }  // namespace ucp

@@ -25,7 +25,7 @@ struct ExpertName {
   std::string With(std::int64_t other) const { return layer + std::to_string(other) + rest; }
 };
 
-// Nothing for a name that is not an expert's.
+// Returns nothing for a name that is not an expert's.
 std::optional<ExpertName> ParseExpertName(const std::string& name);
 
 // A layer with experts: what the names of all of them begin with, and how many they are.
@@ -35,8 +35,8 @@ struct ExpertLayer {
   bool operator==(const ExpertLayer&) const = default;
 };
 
-// The layers with experts as an entry of a dict, for folders of formats that do not count them. A native DeepSpeed
-// target needs their order.
+// Returns the layers with experts as an entry of a dict, for folders of formats that do not count them. A native
+// DeepSpeed target needs their order.
 pytorch::Entry ExpertLayersEntry(const std::vector<ExpertLayer>& layers);
 
 // Takes the entry out of `entries`, which were read from the file `where`. Empty if there is none; an error if it is

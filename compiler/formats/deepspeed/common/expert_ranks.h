@@ -12,12 +12,12 @@
 
 namespace ucp::deepspeed {
 
-// The ranks among those that share experts out that have those of one of `ep` expert ranks, in order. `ranks` is a
-// multiple of it.
+// Returns the ranks among those that share experts out that have those of one of `ep` expert ranks, in order. `ranks`
+// is a multiple of it.
 std::vector<std::int64_t> RanksWithExperts(std::int64_t expert_rank, std::int64_t ep, std::int64_t ranks,
                                            bool data_first);
 
-// The expert rank of one of these ranks: RanksWithExperts() the other way round.
+// Returns the expert rank of one of these ranks: RanksWithExperts() the other way round.
 std::int64_t ExpertRankOf(std::int64_t rank, std::int64_t ep, std::int64_t ranks, bool data_first);
 
 // Where one of these ranks is in the names of files; the first of `tensor_ranks` tensor-parallel ranks counts as 0.

@@ -44,7 +44,7 @@ FamilyState& EditState(TrainingState& training);
 llvm::Expected<std::shared_ptr<const FormatState>> ReadState(const std::vector<pytorch::Entry>& entries,
                                                              const SourceArchive& archive);
 
-// The version of DeepSpeed that saved the source, as a text; without one, a version that writes what we write.
+// Returns the version of DeepSpeed that saved the source, as a text; without one, a version that writes what we write.
 pytorch::ValuePtr VersionOf(const TrainingState& training);
 
 }  // namespace ucp::deepspeed

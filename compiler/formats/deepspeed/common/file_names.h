@@ -48,17 +48,17 @@ struct CheckpointFiles {
   std::vector<std::string> unknown_files;  // `.pt` files with other names.
 };
 
-// Whether a folder with this file in it is a DeepSpeed checkpoint.
+// Returns whether a folder with this file in it is a DeepSpeed checkpoint.
 bool IsCheckpointFileName(const std::string& name);
 
 // Puts a file where its name says. Two names for the same thing (`mp_rank_0_…` and `mp_rank_00_…`) are an error that
 // gives both; so is the file of an expert with a number that is too large for one.
 [[nodiscard]] llvm::Error AddFileName(CheckpointFiles& files, const std::string& name);
 
-// All files of a folder.
+// Returns all files of a folder.
 llvm::Expected<CheckpointFiles> ListCheckpointFiles(ReadableFileSystem& files, const std::string& folder);
 
-// The names that DeepSpeed gives, for messages about files that are missing.
+// Returns the names that DeepSpeed gives, for messages about files that are missing.
 std::string ModelStatesName(std::int64_t mp, const CheckpointFiles& files);  // With partition 0 at stage 3.
 std::string PartitionedModelStatesName(PartitionOf place);
 std::string LayerName(LayerOf place, const CheckpointFiles& files);  // With the rank if other layers' names have it.

@@ -25,11 +25,12 @@ struct Folding {
   std::optional<std::int64_t> partition_rank;  // Of those that save an expert's file each writes its own: the last's.
 };
 
-// The entry of `root`, a dict read from the file `where`; nothing if it has none. Another version than 1, and experts
-// that are cut themselves (`etp_size`), are kUnsupported.
+// Returns the entry of `root`, a dict read from the file `where`; nothing if it has none. Another version than 1, and
+// experts that are cut themselves (`etp_size`), are kUnsupported.
 llvm::Expected<std::optional<Folding>> ReadFolding(const pytorch::Value& root, const std::string& where);
 
-// The value of such an entry. `param_families`, what DeepSpeed says of each tensor, stands in it unless it is null.
+// Returns the value of such an entry. `param_families`, what DeepSpeed says of each tensor, stands in it unless it is
+// null.
 pytorch::ValuePtr ComposeFolding(const Folding& folding, const pytorch::ValuePtr& param_families = nullptr);
 
 // Checks that the file `where` says what it must, by its name and `ds_autoep_layers` in `layers`. Fails with both

@@ -10,17 +10,17 @@
 
 namespace ucp::deepspeed {
 
-// Whether the scale follows the overflows. A LossScaler never changes its own.
+// Returns whether the scale follows the overflows. A LossScaler never changes its own.
 bool IsDynamicLossScaler(const pytorch::Value& loss_scaler);
 
 // "static and 128", "dynamic".
 std::string LossScaleText(const pytorch::Value& loss_scaler);
 
-// The object that the engine makes where the loss is not scaled.
+// Returns the object that the engine makes where the loss is not scaled.
 pytorch::ValuePtr UnitLossScaler();
 
-// The object that the engine makes at its start. `config` is the `ds_config`, or null; what it does not say is as
-// DeepSpeed's own defaults have it.
+// Returns the object that the engine makes at its start. `config` is the `ds_config`, or null; what it does not say is
+// as DeepSpeed's own defaults have it.
 pytorch::ValuePtr InitialLossScaler(const pytorch::ValuePtr& config);
 
 // Replaces the numbers of an optimizer without ZeRO by the object; nothing changes if there are none. Values that the

@@ -19,9 +19,10 @@ namespace ucp {
 // `universal_checkpoint_info`, of which no rank is believed over another. `a` is the one that counts.
 [[nodiscard]] llvm::Error CheckEngineAlike(Inventory& inventory, const ModelStates& a, const ModelStates& b);
 
-// All of them, by model-parallel rank. Returns which one counts; adds the facts that it states, those that other ranks
-// contradict as disputed, and remarks on what training scripts saved otherwise on each rank. All then say what the one
-// that counts says of what CheckEngineAlike() compares.
+// Joins the model states of all model-parallel ranks, in the order of the ranks, and returns the index of the one that
+// counts. Adds the facts that it states, those that other ranks contradict as disputed, and remarks on entries that
+// training scripts saved otherwise on each rank. Afterwards all states have the values of the one that counts wherever
+// CheckEngineAlike() compares them.
 llvm::Expected<std::size_t> JoinModelStates(Inventory& inventory, std::vector<ModelStates>& states);
 
 // Remarks, once for each key, on plain values that training scripts saved otherwise in `b` than in `a`. `fate` says

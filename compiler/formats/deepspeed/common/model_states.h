@@ -73,10 +73,12 @@ using OptimizerVisitor = std::function<llvm::Error(const SourceArchive&, const p
 llvm::Expected<ModelStates> ReadModelStates(SourceArchives& archives, const std::string& path, ModelStatesOf of,
                                             const OptimizerVisitor& visit_optimizer = nullptr);
 
-// Whether frozen parameters, if the model has any, were left out: from stage 2 on, DeepSpeed lists them otherwise.
+// Returns whether frozen parameters, if the model has any, were left out: from stage 2 on, DeepSpeed lists them
+// otherwise.
 bool ExcludesFrozen(const ModelStates& states);
 
-// The tensors of a state dict, nested dicts joined with dots: {'encoder': {'0.weight': …}} is "encoder.0.weight".
+// Returns the tensors of a state dict, nested dicts joined with dots: {'encoder': {'0.weight': …}} is
+// "encoder.0.weight".
 llvm::Expected<ModuleEntries> ReadModule(SourceArchives& archives, const SourceArchive& archive,
                                          const pytorch::ValuePtr& module, const std::string& prefix);
 

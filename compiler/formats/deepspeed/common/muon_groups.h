@@ -7,7 +7,7 @@ namespace ucp::deepspeed {
 
 inline constexpr const char* kMomentumState = "momentum_buffer";
 
-// Whether a group with these hyper-parameters is Muon's. Beside them it has groups that Adam steps.
+// Returns whether a group with these hyper-parameters is Muon's. Beside them it has groups that Adam steps.
 bool IsMuonGroup(const pytorch::Value& hyper_parameters);
 
 }  // namespace ucp::deepspeed

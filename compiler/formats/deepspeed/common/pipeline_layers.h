@@ -38,9 +38,9 @@ pytorch::Entry PipelineEntry(const PipelineLayers& pipeline);
 llvm::Expected<std::optional<PipelineLayers>> TakePipelineEntry(std::vector<pytorch::Entry>& entries,
                                                                 const std::string& where);
 
-// The layers of a pipeline that no file lists, in a universal folder of DeepSpeed's own, if the names of all parameters
-// say them: "3.norm.weight" is in the file of layer 3. Nothing if there is another name (which layer a tied module has
-// its file for is not known), or buffers or frozen parameters, which such a folder leaves out.
+// Returns the layers of a pipeline that no file lists, in a universal folder of DeepSpeed's own, if the names of all
+// parameters say them: "3.norm.weight" is in the file of layer 3. Nothing if there is another name (which layer a tied
+// module has its file for is not known), or buffers or frozen parameters, which such a folder leaves out.
 std::optional<PipelineLayers> LayersFromNames(const std::vector<ModelStates>& states);
 
 }  // namespace ucp

@@ -21,7 +21,8 @@ namespace ucp::deepspeed {
 // all layers. Nothing for a name that is none of a pipeline's.
 std::optional<std::int64_t> PlaceInPipeline(const std::string& name);
 
-// The prefix of the names of its layer: "5." or "tied_modules.embed.". Empty for a name that is none of a pipeline's.
+// Returns the prefix of the names of its layer: "5." or "tied_modules.embed.". Empty for a name that is none of a
+// pipeline's.
 std::string PrefixInPipeline(const std::string& name);
 
 // The layers whose numbers stand in the names of a rank's tensors follow those of the stages before it, as the stages
@@ -38,7 +39,7 @@ class PipelineNames {
     std::int64_t stage = 0;
     std::string prefix;  // "5." or "tied_modules.embed."
   };
-  // Nothing if the layer could be several tied modules, which is then no layer we can name.
+  // Returns nothing if the layer could be several tied modules, which is then no layer we can name.
   std::optional<Layer> Find(std::int64_t layer, const ModuleEntries& entries) const;
 
  private:

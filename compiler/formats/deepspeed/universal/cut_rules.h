@@ -24,7 +24,7 @@ struct CutRule {
 // are cut beside parts that are not), have no parts; the loader then compares sizes, and refuses the latter.
 CutRule CutRuleOf(const LogicalTensor& tensor);
 
-// The entries that stand beside `param`: cat_dim, param_n_sub_params or sub_param_shape, vocab_tensor.
+// Returns the entries that stand beside `param`: cat_dim, param_n_sub_params or sub_param_shape, vocab_tensor.
 std::vector<pytorch::Entry> CutEntries(const LogicalTensor& tensor);
 
 }  // namespace ucp::universal

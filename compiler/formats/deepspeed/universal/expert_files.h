@@ -28,12 +28,12 @@ struct StackedExperts {
   std::vector<std::int64_t> Shape() const;
 };
 
-// The file that begins with `tensor`; no tensors if it is in another one. `tensors` are all, sorted by name. Fails if
-// the experts of one file are not alike.
+// Returns the file that begins with `tensor`; no tensors if it is in another one. `tensors` are all, sorted by name.
+// Fails if the experts of one file are not alike.
 llvm::Expected<StackedExperts> StackExperts(const LogicalTensor& tensor, std::span<const LogicalTensor> tensors,
                                             std::int64_t ep);
 
-// The two keys; none for what is not an expert's.
+// Returns the two keys; none for what is not an expert's.
 std::vector<pytorch::Entry> ExpertEntries(const StackedExperts& stack);
 
 // The same of AutoEP's tensors, which have an expert for each place of their first dimension: an engine with AutoEP
@@ -42,14 +42,14 @@ std::vector<pytorch::Entry> FusedExpertEntries(const LogicalTensor& tensor);
 
 using ShapeOfName = std::unordered_map<std::string, std::vector<std::int64_t>>;
 
-// The reverse of StackExperts(): the tensors that stand in the files of a folder, in order, by the shape that they have
-// there and those in the whole model. One, unless it is of experts that were spread over ranks.
+// Returns the reverse of StackExperts(): the tensors that stand in the files of a folder, in order, by the shape that
+// they have there and those in the whole model. One, unless it is of experts that were spread over ranks.
 llvm::Expected<std::vector<std::string>> NamesInModel(const std::string& root, const std::string& folder,
                                                       const std::vector<std::int64_t>& shape,
                                                       const ShapeOfName& shapes);
 
-// The training state with the optimizer's groups that a job has whose `ep` ranks share the experts out. Fails with
-// kUsage if they do not divide.
+// Returns the training state with the optimizer's groups that a job has whose `ep` ranks share the experts out. Fails
+// with kUsage if they do not divide.
 llvm::Expected<TrainingState> WithExpertRanks(const TrainingState& training, std::span<const LogicalTensor> tensors,
                                               std::int64_t ep, std::vector<std::string>& remarks);
 

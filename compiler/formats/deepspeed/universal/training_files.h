@@ -21,7 +21,7 @@ struct ComposedModelStates {
   ComposedArchive without_tensors;         // For stage 3.
 };
 
-// The model-states files of one of the loader's model-parallel ranks. Only rank 0 holds tensors.
+// Returns the model-states files of one of the loader's model-parallel ranks. Only rank 0 holds tensors.
 ComposedModelStates ComposeModelStates(std::span<const LogicalTensor> tensors, const TrainingState& training,
                                        const Loader& loader, std::int64_t rank);
 

@@ -45,13 +45,13 @@ struct ArchiveOptions {
 llvm::Expected<Archive> ReadArchive(const ReadableFile& file, const ArchiveOptions& options = {});
 llvm::Expected<Archive> ReadArchive(const ReadableFile& file, FileRange archive, const ArchiveOptions& options = {});
 
-// The bytes from the tensor's first element on, in the file. Call with a tensor of `archive` that has elements.
+// Returns the bytes from the tensor's first element on, in the file. Call with a tensor of `archive` that has elements.
 std::uint64_t FileOffset(const Archive& archive, const Tensor& tensor);
 
-// The elements of one tensor in row-major order, for small things in headers; small_tensor_reader.h says what is
-// refused, and reads several tensors of one file.
+// Returns the elements of one tensor in row-major order, for small things in headers; small_tensor_reader.h says what
+// is refused, and reads several tensors of one file.
 llvm::Expected<std::string> ReadSmallTensor(const ReadableFile& file, const Archive& archive, const Tensor& tensor);
-// The one element of a tensor as a number; refuses other sizes and complex or 8-bit floating dtypes.
+// Returns the one element of a tensor as a number; refuses other sizes and complex or 8-bit floating dtypes.
 llvm::Expected<double> ReadScalar(const ReadableFile& file, const Archive& archive, const Tensor& tensor);
 
 }  // namespace ucp::pytorch

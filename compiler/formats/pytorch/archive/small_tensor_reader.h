@@ -20,9 +20,9 @@ constexpr std::uint64_t kSmallTensorsPerFileByte = 4;
 
 class SmallTensorReader {
  public:
-  // The elements in row-major order. Call with the same file and archive each time, and a tensor of that archive.
-  // Fails, with the file's path, if the tensor or its storage is larger than kLargestSmallTensorBytes or all tensors
-  // read so far are larger than the file allows (kUnsupported), and if the storage is damaged (kBadData).
+  // Returns the elements in row-major order. Call with the same file and archive each time, and a tensor of that
+  // archive. Fails, with the file's path, if the tensor or its storage is larger than kLargestSmallTensorBytes or all
+  // tensors read so far are larger than the file allows (kUnsupported), and if the storage is damaged (kBadData).
   llvm::Expected<std::string> Read(const ReadableFile& file, const Archive& archive, const Tensor& tensor);
 
  private:

@@ -20,7 +20,7 @@ class ZipLayout {
   void AddRecord(std::string_view name, std::string_view content);
   // A record whose data comes later: the next of the result's storages.
   void AddSlot(std::string_view name, std::uint64_t bytes);
-  // The whole archive. Call once, last.
+  // Returns the whole archive. Call once, last.
   ArchiveLayout Finish();
 
  private:

@@ -36,10 +36,10 @@ class PickleMachine {
   [[nodiscard]] llvm::Error Scan();
   const std::vector<MadeObject>& made() const { return made_; }
   const std::string& odd_instruction() const { return odd_instruction_; }
-  // The result of the program; null before its end.
+  // Returns the result of the program; null before its end.
   const Value* root() const { return stack_.size() == 1 ? stack_.front().get() : nullptr; }
   std::size_t bytes_read() const { return offset_; }
-  // How many bytes more than there are the instruction that failed announces; 0 if it failed otherwise.
+  // Returns how many bytes more than there are the instruction that failed announces; 0 if it failed otherwise.
   std::uint64_t missing_bytes() const { return missing_bytes_; }
 
  private:

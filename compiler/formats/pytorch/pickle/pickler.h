@@ -24,7 +24,7 @@ class Pickler {
   // `show` is called with each storage that is written; it may be empty.
   explicit Pickler(const std::function<void(const Storage&)>& show) : show_(show) {}
 
-  // The whole pickle. Call once.
+  // Returns the whole pickle. Call once.
   std::string Write(const Value& root);
 
  private:

@@ -8,15 +8,15 @@
 
 namespace ucp::pytorch {
 
-// Whether a call of this function makes a tensor, or something that only tensors are made of.
+// Returns whether a call of this function makes a tensor, or something that only tensors are made of.
 bool MakesTensor(const Global& function);
 
-// The tensor that such a call makes. Its elements lie within its storage. Unknown functions (sparse and quantised
-// tensors, subclasses) are kUnsupported.
+// Returns the tensor that such a call makes. Its elements lie within its storage. Unknown functions (sparse and
+// quantised tensors, subclasses) are kUnsupported.
 llvm::Expected<Tensor> TensorFromCall(const Global& function, const Tuple& arguments);
 
-// The storage that a persistent id names: ('storage', class, key, location, elements); streams add a None, or what part
-// of another storage it is (which PyTorch has not written since storages have no views; refused).
+// Returns the storage that a persistent id names: ('storage', class, key, location, elements); streams add a None, or
+// what part of another storage it is (which PyTorch has not written since storages have no views; refused).
 llvm::Expected<Storage> StorageFromPersistentId(const Value& id);
 
 }  // namespace ucp::pytorch

@@ -8,9 +8,9 @@
 namespace ucp::pytorch {
 
 bool IsPickleUtf8(std::string_view text);
-// The bytes whose Latin-1 decoding is this valid text; nothing if a character is beyond U+00FF.
+// Returns the bytes whose Latin-1 decoding is this valid text; nothing if a character is beyond U+00FF.
 std::optional<std::string> Latin1Bytes(std::string_view utf8);
-// The UTF-8 of these bytes read as Latin-1.
+// Returns the UTF-8 of these bytes read as Latin-1.
 std::string Latin1Text(std::string_view bytes);
 
 }  // namespace ucp::pytorch

@@ -122,7 +122,7 @@ class Value {
   }
   bool is_none() const { return As<None>() != nullptr; }
 
-  // The result of `visitor`, which takes any kind, on the content.
+  // Returns the result of `visitor`, which takes any kind, on the content.
   template <typename Visitor>
   auto Visit(const Visitor& visitor) const {
     return std::visit(
@@ -170,7 +170,7 @@ ValuePtr MakeOrderedDict(std::vector<Entry> entries);
 ValuePtr MakeTorchSize(const std::vector<std::int64_t>& sizes);
 ValuePtr MakeDTypeGlobal(DType dtype);
 
-// A contiguous tensor on the CPU that is the whole of a storage of its own with this key.
+// Returns a contiguous tensor on the CPU that is the whole of a storage of its own with this key.
 ValuePtr MakeWholeTensor(std::string storage_key, DType dtype, std::vector<std::int64_t> sizes);
 
 // Row-major strides for these sizes, as torch gives them to a new tensor (a size of 0 counts as 1).

@@ -14,18 +14,18 @@
 
 namespace ucp::pytorch {
 
-// The value under a text key of a dict, an OrderedDict or another mapping, or the attribute of that name of an object
-// (argparse.Namespace, fragment_address, LossScaler). Null if there is none. Linear in the entries.
+// Returns the value under a text key of a dict, an OrderedDict or another mapping, or the attribute of that name of an
+// object (argparse.Namespace, fragment_address, LossScaler). Null if there is none. Linear in the entries.
 ValuePtr Find(const Value& value, std::string_view key);
 ValuePtr Find(const Value& value, std::int64_t key);  // An integer key of a mapping.
 
 bool IsOrderedDict(const Value& value);
 
-// The entries of a dict, an OrderedDict or another mapping; null for other values.
+// Returns the entries of a dict, an OrderedDict or another mapping; null for other values.
 const std::vector<Entry>* Entries(const Value& value);
-// The attributes of an object: the entries of its state. Null for other values. (An OrderedDict has both.)
+// Returns the attributes of an object: the entries of its state. Null for other values. (An OrderedDict has both.)
 const std::vector<Entry>* Attributes(const Value& value);
-// The items of a list, a tuple, a torch.Size, a set or a frozenset; null for other values.
+// Returns the items of a list, a tuple, a torch.Size, a set or a frozenset; null for other values.
 const std::vector<ValuePtr>* Items(const Value& value);
 
 std::optional<bool> AsBool(const Value& value);
@@ -34,7 +34,7 @@ std::optional<double> AsDouble(const Value& value);         // Also an integer.
 std::optional<std::string_view> AsText(const Value& value);
 std::optional<std::string_view> AsBytes(const Value& value);
 std::optional<DType> AsDType(const Value& value);  // `torch.float16`.
-// A list, tuple or torch.Size of integers.
+// Returns a list, tuple or torch.Size of integers.
 std::optional<std::vector<std::int64_t>> AsIntegers(const Value& value);
 
 // "collections.OrderedDict", "argparse.Namespace", "deepspeed.runtime.zero.config.ZeroStageEnum": the class (or
@@ -50,9 +50,9 @@ struct EnumMember {
 };
 std::optional<EnumMember> AsEnumMember(const Value& value);
 
-// The tree with every tensor replaced by what `replacement` returns for it (called once for each distinct tensor, in
-// the order of first appearance; what its attributes hold is not visited), and everything else shared with the old tree
-// or rebuilt with the same sharing. Linear.
+// Returns the tree with every tensor replaced by what `replacement` returns for it (called once for each distinct
+// tensor, in the order of first appearance; what its attributes hold is not visited), and everything else shared with
+// the old tree or rebuilt with the same sharing. Linear.
 ValuePtr ReplaceTensors(const ValuePtr& root, const std::function<ValuePtr(const ValuePtr& tensor)>& replacement);
 
 // One readable line, Python-like; what is shared is printed once, as `&1 {...}`, and then named `*1`. Two trees print

@@ -27,7 +27,8 @@ class ValueBuilder {
   ValuePtr New(T content);
   std::size_t count() const { return count_; }  // Of the calls of New().
 
-  // The list, dict or call in `value`, to be filled; null if it is of another kind. Call with values from New().
+  // Returns the list, dict or call in `value`, to be filled; null if it is of another kind. Call with values from
+  // New().
   template <typename T>
   static T* Fillable(const ValuePtr& value) {
     return const_cast<T*>(value->As<T>());  // New() made it non-const, and nobody else sees it yet.

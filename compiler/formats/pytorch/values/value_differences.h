@@ -19,8 +19,8 @@ enum class ListLengths {
   kMayDiffer,  // Of lists of different lengths nothing is compared.
 };
 
-// At most `most` of them, in the order of `a`. Mappings, lists and the attributes of objects of one class are compared
-// part by part, all else as a whole. Linear, however often parts are shared.
+// Returns at most `most` of them, in the order of `a`. Mappings, lists and the attributes of objects of one class are
+// compared part by part, all else as a whole. Linear, however often parts are shared.
 std::vector<ValueDifference> DifferencesOf(const ValuePtr& a, const ValuePtr& b, ListLengths lengths, std::size_t most);
 
 }  // namespace ucp::pytorch

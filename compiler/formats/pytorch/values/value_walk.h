@@ -11,10 +11,10 @@ namespace ucp::pytorch {
 // Appends the values that `value` holds directly, in the order in which a pickle writes them.
 void AppendChildren(const Value& value, std::vector<const Value*>& children);
 
-// Whether it is of a kind that holds other values, even if this one holds none.
+// Returns whether it is of a kind that holds other values, even if this one holds none.
 bool IsContainer(const Value& value);
 
-// Whether it is a plain one, without parts and without elements in a storage. Most values are.
+// Returns whether it is a plain one, without parts and without elements in a storage. Most values are.
 bool IsLeaf(const Value& value);
 
 }  // namespace ucp::pytorch

@@ -1,5 +1,5 @@
-// Conversions from folder to folder, and whether a checkpoint holds what it should: `ucprun convert` and `ucprun
-// verify` as functions. They do not print, and end when they are asked to.
+// Converts a checkpoint into another folder, and checks a checkpoint: `ucprun convert` and `ucprun verify` as
+// functions. They print nothing, and end when they are asked to.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@
 namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
 
-// How far a stretch of reading is, or a conversion. Told from any thread, one call at a time, a few times a second and
-// once at the end; several stretches may follow one another.
+// The progress of a conversion, or of a stretch of reading. WorkSettings::progress gets it from any thread, one call at
+// a time, a few times a second and once at the end; several stretches may follow one another.
 struct WorkProgress {
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
 };
 
-// How much of the machine is used, and who follows.
+// The resources that the work may use, and the ways to follow and to stop it.
 struct WorkSettings {
   unsigned threads = 0;  // From 1 to 256; 0: one for each processor that this process may use.
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;     // The most to use.
@@ -61,8 +61,8 @@ struct VerifyFindings {
   std::vector<std::string> notes;        // Notes on the work, and warnings.
 };
 
-// Whether the files are what was written, can be read, and fit together. Throws Error where the checkpoint cannot be
-// read; what differs is in the findings.
+// Checks that the files are those that were written, can be read, and fit together, and returns the differences. Throws
+// Error if the checkpoint cannot be read at all.
 VerifyFindings Verify(const LoadSource& source, const VerifySettings& settings = {});
 
 }  // namespace v0

@@ -1,5 +1,5 @@
-// The error of a call of this library: one sentence, the same that the programs print, and of which kind it is. Nothing
-// else is thrown, but std::bad_alloc.
+// The error that calls of this library throw: a kind, and one sentence, the same that the programs print. They throw
+// nothing else but std::bad_alloc.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,5 @@
-// Loads into memory what one rank of a job would read, from a checkpoint of any other topology. Nothing is written.
+// Loads into memory the states that one rank of a job would read, from a checkpoint of any other topology. Nothing is
+// written.
 //
 //   ucp::ShardLoad load({.path = "checkpoints"}, "deepspeed:tp=2,dp=4,zero=1", {.rank = 3});
 //   load.Fill();
@@ -27,10 +28,10 @@ inline namespace [[gnu::visibility("default")]] v0 {
 
 // The part of the job's state that is loaded.
 struct ShardChoice {
-  // A rank of the job. Left out, it is this rank of LoadSettings::ranks where there are several, and 0 in a job where
-  // all ranks read the same.
+  // A rank of the job. If it is left out, it is this rank of LoadSettings::ranks where there are several, and 0 in a
+  // job whose ranks all read the same.
   std::optional<int> rank = std::nullopt;
-  // Patterns for names: "*.bias". One that nothing fits is an error.
+  // Patterns for names: "*.bias". A pattern that fits no name is an error.
   std::vector<std::string> tensors = {"*"};
   std::vector<std::string> states = {"*"};
   std::string ds_config = {};  // --ds-config: the job's configuration file; empty: the checkpoint's own.
@@ -56,8 +57,9 @@ struct ShardPart {
 
 class ShardLoad {
  public:
-  // Reads headers and plans the load. `to` is a strategy, as `ucprun load --to` has it. All ranks call it with the
-  // same arguments, but ShardChoice::tensors and ::states. Throws Error, on all ranks if on one.
+  // Reads headers and plans the load. `to` is a strategy, as `ucprun load --to` has it. All ranks call it with the same
+  // arguments; ShardChoice::tensors and ::states may differ. Throws Error, on all ranks if on one: kBadData if a file
+  // is short or corrupt, kUsage if the strategy or the choice makes no sense, kUnsupported, kSpec, kIo or kMemory.
   ShardLoad(const LoadSource& source, const std::string& to, const ShardChoice& choice = {},
             const LoadSettings& settings = {});
   ShardLoad(ShardLoad&&) noexcept;
@@ -70,15 +72,15 @@ class ShardLoad {
   const std::vector<std::string>& remarks() const;                             // Sentences about what is done.
   const std::vector<std::pair<std::string, std::string>>& not_chosen() const;  // Other states of it: tensor, state.
 
-  // Fills blocks of its own, which live as long as this. Throws Error, on all ranks if on one; the memory then holds
-  // anything.
+  // Fills blocks of its own, which live as long as this object. Throws Error, on all ranks if on one, for instance
+  // kBadData if a file has become shorter since the headers were read; the content of the memory is then undefined.
   LoadTotals Fill();
 
-  // Fills the caller's: one for each of block_bytes(), of just this size, aligned as its elements have to be, and not
-  // overlapping another.
+  // Fills the caller's blocks: one for each of block_bytes(), of exactly this size, aligned as its elements have to be,
+  // and not overlapping another. Throws as above.
   LoadTotals Fill(std::span<const std::span<std::byte>> blocks);
 
-  // Where a part lies after Fill().
+  // Returns the bytes of a part. Call it after Fill().
   std::span<std::byte> BytesOf(const ShardPart& part) const;
 
  private:

@@ -1,5 +1,5 @@
-// Fills tensors that a job has already, whichever way it has cut them, from a checkpoint of any format and topology.
-// Each is filled or refused; nothing is read before all ranks know that everything fits.
+// Fills tensors that a job has already, however it has cut them, from a checkpoint of any format and topology. Each
+// tensor is filled or refused; no data is read before all ranks know that everything fits.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct HeldSpan {  // Positions [begin, end) of a dimension.
   std::int64_t end = 0;
 };
 
-// One row-major local tensor: what this rank holds of one state of a tensor.
+// One row-major local tensor: the part of one state of a tensor that this rank holds.
 struct TensorToFill {
   std::string tensor;  // As the checkpoint names it.
   std::string state = "weight";
@@ -40,9 +40,10 @@ struct FillOutcome {
   std::vector<std::string> remarks;
 };
 
-// All ranks call it, each with what it holds; what several hold alike is read by one of them. With `all_tensors`, a
-// checkpoint that has a tensor which nobody holds is refused. A `weight` of a tensor with an fp32 master is made from
-// that. Throws Error, on all ranks if on one; after one of reading, the memory holds anything.
+// Fills `tensors`. All ranks call it, each with the tensors that it holds; parts that several ranks hold alike are read
+// by one of them. With `all_tensors`, a checkpoint that has a tensor which no rank holds is refused. A `weight` of a
+// tensor with an fp32 master is made from the master. Throws Error, on all ranks if on one; after an error of reading,
+// the content of the memory is undefined.
 FillOutcome LoadInto(const LoadSource& source, std::span<const TensorToFill> tensors, const LoadSettings& settings = {},
                      bool all_tensors = true);
 

@@ -20,10 +20,11 @@
 namespace ucp {
 inline namespace v0 {
 
-// Between MPI_Init() and MPI_Finalize(), on the thread that called MPI_Init(), or on any one if MPI allows several.
+// Use it between MPI_Init() and MPI_Finalize(), on the thread that called MPI_Init(), or on any thread if MPI allows
+// several.
 class MpiRanks : public Ranks {
  public:
-  // All ranks of `job` make one. Their messages are kept apart from the job's own.
+  // All ranks of `job` make one together. Its messages are kept apart from the job's own.
   explicit MpiRanks(MPI_Comm job = MPI_COMM_WORLD) {
     Check(MPI_Comm_dup(job, &communicator_), "copy a communicator");
     Check(MPI_Comm_rank(communicator_, &rank_), "find a rank");

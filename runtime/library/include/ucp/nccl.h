@@ -1,6 +1,6 @@
-// Ranks that speak by NCCL, for LoadSettings::ranks: for jobs on GPUs whose processes have no other way. Each has a GPU
-// of its own; with one GPU there is one rank. NCCL is opened when it is asked for; a library that was built without it
-// says so (kUnsupported).
+// Ranks that exchange bytes by NCCL, for LoadSettings::ranks: for jobs on GPUs whose processes have no other way. Each
+// rank has a GPU of its own; with one GPU there is one rank. NCCL is opened by the first call; a library that was built
+// without it throws kUnsupported.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@ namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
 
 struct NcclSettings {
-  // As CUDA counts the GPUs that this process sees. It is the calling thread's current device after every call.
+  // The GPU's number, as CUDA counts those that this process sees. It is the calling thread's current device after
+  // every call.
   int device = 0;
   // How long to wait for other ranks, in each call, before the communicator is aborted. Then this call fails (kIo), and
   // so do all later ones; the other ranks find out through NCCL where it can tell them, or
@@ -24,11 +25,11 @@ struct NcclSettings {
   std::string library = {};
 };
 
-// 128 bytes by which the ranks of one job find each other: one rank makes them, and carries them to the others in a way
-// of its own.
+// Returns 128 bytes by which the ranks of one job find each other: one rank makes them, and gives them to the others in
+// its own way. Throws Error.
 std::string MakeNcclId(const std::string& library = {});
 
-// Waits for the others. Throws Error.
+// Joins the other ranks, and waits until all have joined. Throws Error.
 std::unique_ptr<Ranks> JoinNccl(int rank, int size, const std::string& id, const NcclSettings& settings = {});
 
 }  // namespace v0

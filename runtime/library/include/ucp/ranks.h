@@ -1,5 +1,5 @@
-// The processes of a job that load together. A job has a way of speaking already; this is how it lends it to a load.
-// <ucp/mpi.h> does so for MPI.
+// The processes of a job that load together. A job already exchanges messages in some way; by this class it lends that
+// way to a load. <ucp/mpi.h> does so for MPI.
 #pragma once
 
 #include <cstddef>
@@ -30,26 +30,26 @@ class Ranks {
   Ranks& operator=(const Ranks&) = delete;
   virtual ~Ranks();
 
-  virtual int rank() const = 0;  // From 0 on.
+  virtual int rank() const = 0;  // This process's number, from 0 on.
   virtual int size() const = 0;
 
-  // The bytes of each rank, by rank; one may give none, and another one any number of bytes. Nobody goes on before all
-  // have given theirs. Throws when a rank is gone.
+  // Returns the bytes of each rank, by rank; ranks may give none, or different numbers of bytes. It returns only after
+  // all ranks have given theirs. Throws if a rank is gone.
   virtual std::vector<std::string> AllGather(const std::string& mine) = 0;
 
-  // Gives bytes to some ranks, which may change when this returns, and takes what is expected of some; ranks without
-  // anything for one another need not wait for one another. Bytes from one rank to another arrive in order, with as
-  // many bytes as are expected there, or this throws. Returns whether it has done so, on all ranks alike.
+  // Sends bytes to some ranks and receives bytes of some; the sent memory may change when this returns. Ranks without
+  // bytes for one another need not wait for one another. Bytes from one rank to another arrive in order, and as many as
+  // are expected there, or this throws. Returns whether it has done so, on all ranks alike.
   //
-  // Each call of this library begins with one that has nothing to give and nothing to take. Where it returns false, as
-  // here, everything goes through AllGather() to all, and this is not called again; where it returns true, a false
-  // later is an error, since what was given is lost.
+  // Each call of this library begins with a Deliver() of nothing. If that returns false, as the default does, all bytes
+  // go through AllGather() to all ranks, and this is not called again. If it returns true, a later false is an error,
+  // since the bytes are lost.
   virtual bool Deliver(std::span<const BytesToRank> sending, std::span<const BytesFromRank> receiving);
 
-  // Asks all others to come to their next AllGather() soon, because this rank has failed. Where it does nothing, as
-  // here, they come when they have read their parts.
+  // Asks all others to come to their next AllGather() soon, because this rank has failed. If it does nothing, as the
+  // default, they come when they have read their parts.
   virtual void AskToStop();
-  virtual bool IsAskedToStop();
+  virtual bool IsAskedToStop();  // Whether another rank has called AskToStop().
 };
 
 }  // namespace v0

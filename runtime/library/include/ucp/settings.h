@@ -1,4 +1,4 @@
-// How a load works, and what it says when it is done.
+// The settings of a load, and its totals.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@ namespace ucp {
 inline namespace [[gnu::visibility("default")]] v0 {
 
 struct LoadSettings {
-  // The ranks that load at the same time: each header and each byte is read by one rank, and what is wrong on one rank
-  // is thrown by all. Null: this process alone. It must outlive the load.
+  // The ranks that load at the same time: each header and each byte is read by one rank, and an error of one rank is
+  // thrown on all. Null: this process alone. It must outlive the load.
   Ranks* ranks = nullptr;
   bool verify = false;   // Check the archives' checksums, and copies in the checkpoint against each other: slower.
   unsigned threads = 0;  // From 1 to 256; 0: one for each processor that this rank may use.
@@ -24,7 +24,7 @@ struct LoadTotals {
   std::uint64_t bytes_read = 0;      // From storage, by this rank.
   std::uint64_t bytes_received = 0;  // From other ranks.
   std::uint64_t bytes_read_by_all = 0;
-  bool is_as_stored = false;  // The checkpoint has all of it as it is wanted; nothing had to be converted.
+  bool is_as_stored = false;  // Nothing had to be converted: the checkpoint has it as it was asked for.
   double seconds = 0;
   unsigned threads = 0;
 };

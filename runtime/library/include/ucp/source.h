@@ -1,4 +1,4 @@
-// The checkpoint, and what cannot be read from it: the arguments and options that the programs have.
+// The checkpoint to read, and the facts that cannot be read from it: the programs' arguments and options for a source.
 #pragma once
 
 #include <string>
@@ -17,8 +17,9 @@ struct LoadSource {
   std::string prefer_rank = {};               // --prefer-rank: "tp=1"
 };
 
-// The contents of the checkpoint, as the JSON text that `ucprun inspect --json` prints. Headers alone are read.
-// `tensors` is a pattern for the names of the tensors that are listed. Throws Error.
+// Returns the contents of the checkpoint, as the JSON text that `ucprun inspect --json` prints. It reads headers alone.
+// `tensors` is a pattern for the names of the tensors that are listed. Throws Error, with kBadData for a short or
+// corrupt file.
 std::string InspectAsJson(const LoadSource& source, const std::string& tensors = "*");
 
 }  // namespace v0

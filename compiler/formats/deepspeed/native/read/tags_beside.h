@@ -12,8 +12,8 @@
 
 namespace ucp::deepspeed {
 
-// A sentence for each tag beside `folder` that is half-written, with a file that it lacks. Tags with a lower number are
-// passed over, and so is a folder that lies in no root. A folder that cannot be listed is not there.
+// Returns a sentence for each tag beside `folder` that is half-written, with a file that it lacks. Tags with a lower
+// number are passed over, and so is a folder that lies in no root. A folder that cannot be listed is not there.
 std::vector<std::string> RemarksOnTagsBeside(ReadableFileSystem& files, const std::string& folder,
                                              const CheckpointFiles& names);
 

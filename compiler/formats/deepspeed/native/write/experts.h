@@ -37,29 +37,30 @@ class ExpertsToWrite {
 
   bool any() const { return !layers_.empty(); }
   std::int64_t ep() const { return options_->ep; }
-  // How many tensor-parallel ranks share experts out together: all, if experts are whole, else 1.
+  // Returns how many tensor-parallel ranks share experts out together: all, if experts are whole, else 1.
   std::int64_t tensor_ranks() const { return tensor_ranks_; }
-  // Whether AutoEP keeps the experts of a layer in three tensors, of which every expert rank has a part.
+  // Returns whether AutoEP keeps the experts of a layer in three tensors, of which every expert rank has a part.
   bool are_fused() const { return !StateOf(request_->training).fused_experts.empty(); }
-  // Whether tensor-parallel ranks, which cut the rest of the model, have parts of these, too
+  // Returns whether tensor-parallel ranks, which cut the rest of the model, have parts of these, too
   // (compiler/formats/deepspeed/common/folding.h).
   bool is_folded() const { return are_fused() && tensor_ranks_ > 1; }
   bool IsExpert(const std::string& name) const;
-  // Whether this expert rank has the parameter; all of them have one that is not an expert's.
+  // Returns whether this expert rank has the parameter; all of them have one that is not an expert's.
   bool IsHeldAt(const std::string& name, std::int64_t expert_rank) const;
-  // The name on the rank that has it.
+  // Returns the name on the rank that has it.
   std::string LocalName(const std::string& name) const;
   // Of the ranks that share experts out, those that have what is held by this expert rank, in order.
   std::vector<std::int64_t> RanksOf(std::int64_t expert_rank) const;
   // By the number among these ranks.
   std::int64_t ExpertRankOf(std::int64_t rank) const;
-  // The number among them of one partition of a tensor-parallel rank, and the expert rank of its first one.
+  // Returns the number among them of one partition of a tensor-parallel rank, and the expert rank of its first one.
   std::int64_t NumberOf(std::int64_t tensor_rank, std::int64_t partition) const;
   std::int64_t FirstExpertRank(std::int64_t tensor_rank) const { return ExpertRankOf(NumberOf(tensor_rank, 0)); }
-  // Whether this tensor-parallel rank saves the files of the expert rank: the first that has it, and of AutoEP's all.
+  // Returns whether this tensor-parallel rank saves the files of the expert rank: the first that has it, and of
+  // AutoEP's all.
   bool IsSavedBy(std::int64_t tensor_rank, std::int64_t expert_rank) const;
 
-  // The layers of one stage that have experts, in order; and how many each has.
+  // Returns the layers of one stage that have experts, in order; and how many each has.
   std::vector<ExpertsOfLayer> LayersOf(std::int64_t stage) const;
   std::vector<std::int64_t> CountsOf(std::int64_t stage) const;
   // `layer_L_expert_G_mp_rank_XX_model_states.pt` of one stage and tensor rank. AutoEP has none at stage 3.

@@ -16,8 +16,8 @@ class FrozenPartsToWrite {
   FrozenPartsToWrite(const TargetRequest& request, const WriteOptions& options, const Coordinate& coordinate)
       : request_(request), options_(options), coordinate_(coordinate) {}
 
-  // The parts for a file, and the shapes of the parameters that they are of. `held` is what the rank holds, frozen or
-  // not.
+  // Returns the parts for a file, and the shapes of the parameters that they are of. `held` is what the rank holds,
+  // frozen or not.
   llvm::Expected<std::vector<pytorch::Entry>> Add(const std::vector<const LogicalTensor*>& held,
                                                   std::vector<pytorch::Entry>& shapes, ArchiveComposer& composer);
 

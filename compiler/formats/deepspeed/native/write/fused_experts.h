@@ -27,20 +27,22 @@ namespace ucp::deepspeed {
 [[nodiscard]] llvm::Error CheckAutoEp(const TargetRequest& request, const EngineConfig* job,
                                       const WriteOptions& options);
 
-// The layers of the source's fused tensors, by what their names begin with. Fails if one is not of AutoEP's form.
+// Returns the layers of the source's fused tensors, by what their names begin with. Fails if one is not of AutoEP's
+// form.
 llvm::Expected<std::map<std::string, ExpertsOfLayer>> FindFusedLayers(const TargetRequest& request);
 
 // Fails if the layout gives a rank other experts than the engine does.
 [[nodiscard]] llvm::Error CheckFusedPlaces(const TargetRequest& request, std::int64_t ep, const ExpertsOfLayer& layer);
 
-// The entry `ds_autoep_layers` of the file of one of the ranks of a stage, which share its experts out.
+// Returns the entry `ds_autoep_layers` of the file of one of the ranks of a stage, which share its experts out.
 llvm::Expected<pytorch::ValuePtr> AutoEpLayers(const TargetRequest& request, const WriteOptions& options,
                                                const ExpertsToWrite& experts, std::int64_t stage, std::int64_t number);
 
 // `universal_checkpoint_info` with these layers; `info` is the source's, null if it has none.
 pytorch::ValuePtr WithAutoEpLayers(const pytorch::ValuePtr& info, const pytorch::ValuePtr& layers);
 
-// The entry `ds_zero_partition_groups` of one partition's optimizer at stage 3: over which ranks each sub-group is cut.
+// Returns the entry `ds_zero_partition_groups` of one partition's optimizer at stage 3: over which ranks each sub-group
+// is cut.
 pytorch::ValuePtr PartitionGroups(const std::vector<FlatGroupToWrite>& sub_groups, const ExpertsToWrite& experts,
                                   RankInFiles place);
 

@@ -30,7 +30,7 @@ struct PlacedParameter {
   std::string held = {};     // SteppedPiece::held, if there are loose states.
 };
 
-// The part of a file in which this rank has it, from element `base` of the states' buffers on.
+// Returns the part of a file in which this rank has it, from element `base` of the states' buffers on.
 Shard ShardOf(const PlacedParameter& parameter, const Coordinate& coordinate, std::int64_t base, BufferSetId states);
 
 // A vector that the optimizer steps: a group, or at stage 3 one of its sub-groups.
@@ -63,7 +63,7 @@ class GroupsToWrite {
     const LogicalTensor* tensor = nullptr;
     const TensorLayout* layout = nullptr;
   };
-  // The parameters in the group's own order, not placed yet.
+  // Returns the parameters in the group's own order, not placed yet.
   llvm::Expected<FlatGroupToWrite> HeldOf(std::size_t g, const Coordinate& coordinate) const;
   // As zero12_groups.h has it; without ZeRO, one part with no padding.
   void Flatten(FlatGroupToWrite& group) const;

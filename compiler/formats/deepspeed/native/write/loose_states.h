@@ -26,7 +26,7 @@ class LooseStatesToWrite {
   [[nodiscard]] llvm::Error CheckAllGiven() const;
 
  private:
-  // The parameters that the optimizer steps as one tensor, in the order of FlatGroupToWrite::loose.
+  // Returns the parameters that the optimizer steps as one tensor, in the order of FlatGroupToWrite::loose.
   std::vector<SteppedElements> SteppedIn(const FlatGroupToWrite& group) const;
   // Of the target, what has the first elements of `source`; nullptr if nothing has.
   const SteppedElements* InItsPlace(const SteppedElements& source) const;

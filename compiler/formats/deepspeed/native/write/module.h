@@ -15,7 +15,7 @@
 
 namespace ucp::deepspeed {
 
-// A module's part of a tensor.
+// Returns a module's part of a tensor.
 LogicalTensor::State ModuleState(const LogicalTensor& tensor, const WriteOptions& options);
 
 // The part of each tensor that one coordinate holds, in one state: what the model computes with. Without ZeRO and in
@@ -29,10 +29,11 @@ class ModuleToWrite {
   // Makes the parameters of a group views of one vector, as FP16_Optimizer does. Call before Add().
   void AddVector(const FlatGroupToWrite& group);
 
-  // A tensor for the pickle; its elements come from what `coordinate` holds. Call only for tensors that it holds.
+  // Returns a tensor for the pickle; its elements come from what `coordinate` holds. Call only for tensors that it
+  // holds.
   llvm::Expected<pytorch::ValuePtr> Add(const LogicalTensor& tensor, const Coordinate& coordinate);
 
-  // The placeholder for a tensor whose elements are in other files: nothing, of its type.
+  // Returns the placeholder for a tensor whose elements are in other files: nothing, of its type.
   pytorch::ValuePtr AddPlaceholder(const LogicalTensor& tensor);
 
   // Enters the shards of all that was added; `records` are those of the composed file. Once for each file that it is.
@@ -63,8 +64,8 @@ class ModuleToWrite {
   std::map<DType, pytorch::ValuePtr> placeholders_;
 };
 
-// The entries of the module of one rank of the target that are not tensors. If there are other ranks than in the
-// source, the first that has an entry of a name gives it.
+// Returns the entries of the module of one rank of the target that are not tensors. If there are other ranks than in
+// the source, the first that has an entry of a name gives it.
 std::vector<pytorch::Entry> ModuleExtras(const TrainingState& training, const WriteOptions& options, std::int64_t mp);
 
 }  // namespace ucp::deepspeed

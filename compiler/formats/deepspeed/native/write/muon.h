@@ -16,14 +16,14 @@ namespace ucp::deepspeed {
 // Fails with kUnsupported where Muon's groups are such as no engine was seen to load.
 [[nodiscard]] llvm::Error CheckMuonIsWritten(const TrainingState& training, const WriteOptions& options);
 
-// The state that partitions of this group keep of whole matrices, if any.
+// Returns the state that partitions of this group keep of whole matrices, if any.
 const LogicalTensor::State* StateOfWholeMatrices(const FlatGroupToWrite& group, const TrainingState& training,
                                                  const WriteOptions& options);
 
 // The whole matrices of one file: values for its pickle, and what their records hold.
 class WholeMatricesOfFile {
  public:
-  // Nothing for a partition of padding alone. `group` must outlive this object.
+  // Returns nothing for a partition of padding alone. `group` must outlive this object.
   std::optional<pytorch::Entry> Add(const FlatGroupToWrite& group, std::int64_t partition,
                                     const LogicalTensor::State& state, ArchiveComposer& composer);
   // `records` are those of the composed file.

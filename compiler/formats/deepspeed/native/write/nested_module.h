@@ -12,7 +12,7 @@
 
 namespace ucp::deepspeed {
 
-// Whether the source's module was saved so.
+// Returns whether the source's module was saved so.
 bool HasNestedModule(const TrainingState& training, std::span<const LogicalTensor> tensors);
 
 // Fails with kUnsupported for a tensor outside the parts that are known to be saved so.

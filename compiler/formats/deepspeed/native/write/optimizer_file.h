@@ -20,15 +20,15 @@ pytorch::ValuePtr ZeroStage(std::int64_t stage);
 // `loss_scaler` and what says of which kind it is; nothing if the engine keeps its own.
 std::vector<pytorch::Entry> LossScaleEntries(const Carried& carried, ArchiveComposer& composer);
 
-// An entry of `param_groups`: hyper-parameters, and the numbers of the tensors that it steps.
+// Returns an entry of `param_groups`: hyper-parameters, and the numbers of the tensors that it steps.
 pytorch::ValuePtr ParamGroup(const OptimizerGroup& group, const std::vector<std::int64_t>& numbers,
                              ArchiveComposer& composer);
 
-// The entries of the file's root.
+// Returns the entries of the file's root.
 std::vector<pytorch::Entry> OptimizerFileEntries(std::vector<pytorch::Entry> optimizer, const TrainingState& training,
                                                  const Carried& carried, ArchiveComposer& composer);
 
-// The states that every parameter of the group has.
+// Returns the states that every parameter of the group has.
 const std::vector<LogicalTensor::State>& StatesOf(const FlatGroupToWrite& group);
 
 // Fills elements [begin, end) of a record with zeros: padding, that no tensor fills. Nothing if there are none.

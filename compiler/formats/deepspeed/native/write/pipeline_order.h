@@ -22,10 +22,10 @@
 
 namespace ucp::deepspeed {
 
-// The parameters of each group of a pipeline, such that each of the target's `stages` stages has those that it holds in
-// this order. Fails (kUnsupported) for an order of the source that is none of these, since its optimizer was given the
-// parameters in an order that we do not know, and where the source's stages do not tell which it is and the target's
-// would differ.
+// Returns the parameters of each group of a pipeline, such that each of the target's `stages` stages has those that it
+// holds in this order. Fails (kUnsupported) for an order of the source that is none of these, since its optimizer was
+// given the parameters in an order that we do not know, and where the source's stages do not tell which it is and the
+// target's would differ.
 llvm::Expected<std::vector<std::vector<std::string>>> OrderOfPipeline(const TrainingState& training,
                                                                       const Layout& layout, std::int64_t stages);
 

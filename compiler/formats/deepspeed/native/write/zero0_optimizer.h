@@ -20,7 +20,7 @@ class WholeOptimizerToWrite {
                         const std::vector<FlatGroupToWrite>& groups, ArchiveComposer& composer)
       : training_(training), options_(options), carried_(carried), groups_(groups), composer_(composer) {}
 
-  // The value of `optimizer`.
+  // Returns the value of `optimizer`.
   pytorch::ValuePtr Add();
 
   // Enters the shards of what was added; `records` are those of the composed file. Of experts, it is what their own

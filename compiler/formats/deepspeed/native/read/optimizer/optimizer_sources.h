@@ -36,7 +36,7 @@ struct OptimizerContext {
 
   Storage& storage() const { return checkpoint.inventory.storage; }
 
-  // How many tensor-parallel ranks share experts out together, and where an expert rank stands (experts.h).
+  // Returns how many tensor-parallel ranks share experts out together, and where an expert rank stands (experts.h).
   std::int64_t tensor_ranks() const {
     return fused_experts.any() ? fused_experts.tensor_ranks() : experts.tensor_ranks();
   }

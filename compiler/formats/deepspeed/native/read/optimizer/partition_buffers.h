@@ -18,7 +18,7 @@ struct PartitionPart {
   const Speaker* speaker = nullptr;
 };
 
-// The partition whose single numbers count, by the files of all.
+// Returns the partition whose single numbers count, by the files of all.
 std::size_t BelievedOf(const OptimizerContext& context, const std::vector<Speaker>& partitions);
 
 // All parts have the same step, or that of the partition that is believed counts, and states of the same types. Fails
@@ -26,11 +26,12 @@ std::size_t BelievedOf(const OptimizerContext& context, const std::vector<Speake
 [[nodiscard]] llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner,
                                      const std::vector<PartitionPart>& parts);
 
-// A buffer for the master and one for each state, with one part for each partition; or this buffer for the master.
+// Returns a buffer for the master and one for each state, with one part for each partition; or this buffer for the
+// master.
 BufferSetId AddBuffers(Storage& storage, std::int64_t part_elements, const std::vector<PartitionPart>& parts,
                        std::optional<Buffer> master = std::nullopt);
 
-// A shard at one model-parallel rank; where it lies is still to be said.
+// Returns a shard at one model-parallel rank; where it lies is still to be said.
 Shard LocalShard(const Degrees& degrees, std::int64_t mp, TensorKind kind, const NamedShape& tensor);
 
 }  // namespace ucp::deepspeed

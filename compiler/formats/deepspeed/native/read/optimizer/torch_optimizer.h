@@ -50,7 +50,7 @@ class TorchOptimizerReader {
   llvm::Expected<TensorPlace> VectorPlace(const pytorch::ValuePtr& tensor, const std::string& state,
                                           const std::string& owner) const;
 
-  // The numbers of the tensors of `param_groups` `index`.
+  // Returns the numbers of the tensors of `param_groups` `index`.
   llvm::Expected<std::vector<std::int64_t>> NumbersOf(const pytorch::Value& group, std::size_t index) const;
 
   // `states` is the optimizer's dict for one tensor; null before the first step. A step that is there outranks the one
@@ -76,9 +76,9 @@ class TorchOptimizerReader {
   const SourceArchive& archive_;
 };
 
-// A param_group without the numbers of its parameters.
+// Returns a param_group without the numbers of its parameters.
 pytorch::ValuePtr WithoutParams(const pytorch::Value& group);
-// The entries of a dict under other keys than these.
+// Returns the entries of a dict under other keys than these.
 std::vector<pytorch::Entry> EntriesWithout(const pytorch::Value& dict, std::span<const std::string_view> keys);
 
 }  // namespace ucp::deepspeed

@@ -27,8 +27,8 @@ struct WholeExpertRank {
   ModelStates states;
 };
 
-// The files of all ranks; the experts are those of one kind. Fills `param_shapes` of `states` with what the first
-// expert ranks list.
+// Returns the files of all ranks; the experts are those of one kind. Fills `param_shapes` of `states` with what the
+// first expert ranks list.
 llvm::Expected<std::vector<WholeExpertRank>> ReadWholeExperts(SourceArchives& archives, const CheckpointFiles& files,
                                                               const std::string& folder, const Experts& experts,
                                                               const FusedExperts& fused_experts,

@@ -30,7 +30,7 @@ struct NamedByValues {
 llvm::Expected<NamedByValues> NameByValues(const SourceArchives& archives, const WholeOptimizer& optimizer,
                                            const std::vector<std::pair<std::string, TensorPlace>>& candidates);
 
-// Whether there is one flat group, and it has the values of all candidates behind each other, in their order.
+// Returns whether there is one flat group, and it has the values of all candidates behind each other, in their order.
 llvm::Expected<bool> AreBehindEachOther(const SourceArchives& archives, const WholeOptimizer& optimizer,
                                         const std::vector<std::pair<std::string, TensorPlace>>& candidates);
 

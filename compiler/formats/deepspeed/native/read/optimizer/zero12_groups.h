@@ -31,8 +31,8 @@ struct FlatGroup {
 // `paddings` may be empty. Fails (a sentence without a file) if the sizes overflow or the lists differ in length.
 llvm::Expected<FlatGroup> LayOutGroup(const std::vector<NamedShape>& shapes, const std::vector<std::int64_t>& paddings);
 
-// The length of every partition, from the files of all partitions of one group; checked against the group and the
-// masters. Fails with the file and both numbers.
+// Returns the length of every partition, from the files of all partitions of one group; checked against the group and
+// the masters. Fails with the file and both numbers.
 llvm::Expected<std::int64_t> PartitionElements(const FlatGroup& group, std::size_t index,
                                                const std::vector<const OptimizerStates*>& partitions);
 

@@ -32,10 +32,10 @@
 
 namespace ucp::deepspeed {
 
-// Whether a parameter belongs to an expert, by its name.
+// Returns whether a parameter belongs to an expert, by its name.
 bool IsExpertName(const std::string& name);
 
-// The value of use_data_before_expert_parallelism in `ds_config`.
+// Returns the value of use_data_before_expert_parallelism in `ds_config`.
 bool IsDataFirst(const ModelStates& states);
 
 class Experts {
@@ -48,28 +48,28 @@ class Experts {
                                       std::int64_t partitions);
 
   bool any() const { return !layers_.empty(); }
-  // How many tensor-parallel ranks share experts out together: all of them where experts are whole, else 1.
+  // Returns how many tensor-parallel ranks share experts out together: all of them where experts are whole, else 1.
   std::int64_t tensor_ranks() const { return tensor_ranks_; }
   // Where an expert rank stands. A whole expert has no place on `tp`.
   Coordinate PlaceOf(std::int64_t mp, std::int64_t expert_rank) const;
-  // The contents of the files that are left out, in sentences.
+  // Returns the contents of the files that are left out, in sentences.
   const std::vector<std::string>& remarks() const { return remarks_; }
   // Every expert has what each rank lists of its own; and what is listed says what is trained. Without ZeRO call it
   // when the optimizer's parameters are known; Read() does it otherwise.
   [[nodiscard]] llvm::Error CheckListed(const std::string& folder, const std::vector<ModelStates>& states);
 
-  // The largest degree of a layer.
+  // Returns the largest degree of a layer.
   std::int64_t ep() const;
-  // The layers in the model's order, stage after stage.
+  // Returns the layers in the model's order, stage after stage.
   std::vector<ExpertLayer> Layers() const;
 
-  // The degree of a group of experts at one model-parallel rank, from the names of its parameters there. Fails if they
-  // are of layers with different ones.
+  // Returns the degree of a group of experts at one model-parallel rank, from the names of its parameters there. Fails
+  // if they are of layers with different ones.
   llvm::Expected<std::int64_t> DegreeOf(std::int64_t mp, const std::vector<NamedShape>& group) const;
-  // The name in the whole model of what `expert_rank` calls `local`; a name that is not an expert's stays.
+  // Returns the name in the whole model of what `expert_rank` calls `local`; a name that is not an expert's stays.
   std::string NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const;
 
-  // The experts in an expert rank's module, in its order and by its names.
+  // Returns the experts in an expert rank's module, in its order and by its names.
   std::vector<std::pair<std::string, TensorPlace>> TensorsOf(std::int64_t mp, std::int64_t expert_rank) const;
 
   // Without ZeRO, the model-parallel rank that saved an expert rank's optimizer: `mp`, or of the ranks that share

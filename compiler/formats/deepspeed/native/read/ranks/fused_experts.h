@@ -30,7 +30,7 @@
 
 namespace ucp::deepspeed {
 
-// Whether AutoEP keeps this tensor outside of the module.
+// Returns whether AutoEP keeps this tensor outside of the module.
 bool IsFusedExpertName(const ModelStates& states, const std::string& name);
 
 // If a rank has layers whose experts AutoEP spreads, every pipeline stage has some. Call before CheckModuleTensors(),
@@ -51,20 +51,21 @@ class FusedExperts {
   bool any() const { return !stages_.empty(); }
   std::int64_t ep() const { return ep_; }
   bool data_first() const { return data_first_; }
-  // How many tensor-parallel ranks share experts out together: all. Where an expert rank stands, which is on no `tp`.
+  // Returns how many tensor-parallel ranks share experts out together: all. Where an expert rank stands, which is on no
+  // `tp`.
   std::int64_t tensor_ranks() const { return tensor_ranks_; }
   Coordinate PlaceOf(std::int64_t mp, std::int64_t expert_rank) const {
     return {{{"pp", mp / tensor_ranks_}, {"ep", expert_rank}}};
   }
-  // The expert rank of a partition of a model-parallel rank, and of each expert rank those of its stage that share what
-  // it has.
+  // Returns the expert rank of a partition of a model-parallel rank, and of each expert rank those of its stage that
+  // share what it has.
   std::int64_t ExpertRankAt(std::int64_t mp, std::int64_t partition) const;
   std::vector<RankInFiles> RanksOf(std::int64_t expert_rank) const;
   bool Holds(const std::string& name) const { return layer_of_.contains(name); }
-  // The expert ranks of which a model-parallel rank has ranks.
+  // Returns the expert ranks of which a model-parallel rank has ranks.
   std::set<std::int64_t> ExpertRanksIn(std::int64_t mp) const;
 
-  // The shapes that an expert rank has, from those of another one.
+  // Returns the shapes that an expert rank has, from those of another one.
   std::vector<NamedShape> ShapesAt(std::int64_t expert_rank, std::vector<NamedShape> shapes) const;
   // The same for the groups of `param_shapes`.
   std::vector<std::vector<NamedShape>> ShapesAt(std::int64_t expert_rank,
@@ -118,7 +119,7 @@ class FusedExperts {
   llvm::Error FindStages(const std::string& folder, const Degrees& degrees, const std::vector<ModelStates>& states);
   llvm::Error CheckDegrees(const std::string& folder);
   llvm::Error CheckRanks(const std::string& folder, const std::vector<ModelStates>& states);
-  // The tensors of its stage that `states`, of an expert rank, lists.
+  // Returns the tensors of its stage that `states`, of an expert rank, lists.
   llvm::Expected<FusedTensors> ListTensors(const std::string& folder, const ModelStates& states, const Stage& stage,
                                            std::int64_t expert_rank) const;
   // The same from a file of an expert's weights, the first of the layer.

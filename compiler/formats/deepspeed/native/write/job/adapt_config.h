@@ -14,7 +14,7 @@ namespace ucp::deepspeed {
 pytorch::ValuePtr AdaptConfig(const pytorch::ValuePtr& config, std::int64_t source_dp, const WriteOptions& options,
                               std::vector<std::string>& remarks);
 
-// Whether AutoEP spreads the experts of a run with this `ds_config`.
+// Returns whether AutoEP spreads the experts of a run with this `ds_config`.
 bool SwitchesAutoEpOn(const pytorch::Value& config);
 
 // Puts `value` in the place of the entry with this text key, or behind all others.

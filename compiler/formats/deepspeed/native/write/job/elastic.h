@@ -15,7 +15,7 @@
 
 namespace ucp::deepspeed {
 
-// Whether the source says nothing of learning rates and the like, as an elastic checkpoint.
+// Returns whether the source says nothing of learning rates and the like, as an elastic checkpoint.
 bool LacksSettings(const TrainingState& training);
 
 // Takes them from the job's own `optimizer`, if the source lacks them, and has one group with Adam's states and steps
@@ -29,8 +29,8 @@ bool LacksSettings(const TrainingState& training);
 [[nodiscard]] llvm::Error ChooseForm(const TrainingState& training, std::span<const LogicalTensor> tensors,
                                      WriteOptions& options, std::vector<std::string>& remarks);
 
-// The values beside a list: the step of the first group's settings, where FusedAdam keeps one, or None. DeepSpeed saves
-// nothing in the other case, and then fails to load it.
+// Returns the values beside a list: the step of the first group's settings, where FusedAdam keeps one, or None.
+// DeepSpeed saves nothing in the other case, and then fails to load it.
 pytorch::ValuePtr StepBesideStates(const TrainingState& training);
 
 }  // namespace ucp::deepspeed

@@ -54,10 +54,10 @@ struct WriteOptions {
 
 inline constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // Of a sub-group's part.
 
-// The axes over which native files are cut. `edp` may be given and follows from them.
+// Returns the axes over which native files are cut. `edp` may be given and follows from them.
 std::vector<std::string> TargetAxes();
 
-// The degrees alone, before anything else is known. Fails with kUsage for axes that ZeRO files do not know.
+// Returns the degrees alone, before anything else is known. Fails with kUsage for axes that ZeRO files do not know.
 llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy);
 
 // Fails with kUsage for settings that make no sense, or that nothing gives a value to; with kUnsupported for what

@@ -8,7 +8,7 @@
 
 namespace ucp {
 
-// One warning for each two branches. `bound` must come from BindSpec with the same arguments.
+// Gives one warning for each two branches. `bound` must come from BindSpec with the same arguments.
 void WarnOfAmbiguousBranches(const BoundSpec& bound, const Inventory& inventory, const Settings& set,
                              DiagnosticSink& sink);
 

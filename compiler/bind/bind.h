@@ -13,8 +13,8 @@
 namespace ucp {
 
 // An inventory without shards stands for no checkpoint at all: then dims and facts come from `set` (and the inventory's
-// facts, if any), and every name is taken to exist. Linear in names and shards. Nothing after reporting at least one
-// error.
+// facts, if any), and every name is taken to exist. Linear in names and shards. Returns nothing after reporting at
+// least one error.
 std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inventory, const Settings& set,
                                   DiagnosticSink& sink);
 

@@ -24,7 +24,7 @@ struct ExpandedSpec {
   std::vector<Choice> choices;
 };
 
-// Returns all names of the spec, each once; ties are put to their tensors. Nothing after reporting.
+// Returns all names of the spec, each once; ties are put to their tensors. Returns nothing after reporting.
 std::optional<ExpandedSpec> ExpandSpec(const Values& values, DiagnosticSink& sink);
 
 struct MatchedNames {

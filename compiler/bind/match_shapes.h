@@ -10,7 +10,8 @@
 
 namespace ucp {
 
-// One message for each declared dimension that is wrong, however many tensors and ranks it is wrong for.
+// Compares every declared shape with every shard. Gives one message for each declared dimension that is wrong, however
+// many tensors and ranks it is wrong for.
 void MatchShapes(const Values& values, const std::vector<BoundTensor>& tensors, const InventoryIndex& found,
                  DiagnosticSink& sink);
 

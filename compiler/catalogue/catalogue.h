@@ -8,7 +8,7 @@
 
 namespace ucp {
 
-// Names without `.ucp`, sorted. Empty if the folder is not where an installation or a build has it.
+// Names without `.ucp`, sorted. It is empty if the folder is not where an installation or a build has it.
 std::vector<std::string> CatalogueNames();
 
 // Returns the value of `--spec`: a file as it is, or a name of the catalogue. Fails (kIo: a file is missing) with the

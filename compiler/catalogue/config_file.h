@@ -22,10 +22,10 @@ inline constexpr std::uint64_t kMaxConfigBytes = 4u << 20;
 [[nodiscard]] llvm::Error AddConfig(ReadableFileSystem& files, const std::string& path,
                                     std::map<std::string, Fact>& facts);
 
-// The same of what was read before.
+// Does the same for what was read before.
 [[nodiscard]] llvm::Error AddConfig(const NamedText& file, std::map<std::string, Fact>& facts);
 
-// The same for the first of the folders that has a `config.json`; none is fine.
+// Does the same for the first of the folders that has a `config.json`; none is fine.
 [[nodiscard]] llvm::Error AddConfigBeside(ReadableFileSystem& files, const std::vector<std::string>& folders,
                                           std::map<std::string, Fact>& facts);
 

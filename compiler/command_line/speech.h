@@ -16,7 +16,7 @@ struct Speech {
 
 void AddSpeechOptions(CLI::App& command);
 
-// Of the words of a command line; a wrong value is left to the parser.
+// Returns the settings among the words of a command line; a wrong value is left to the parser.
 Speech SpeechOf(int argc, char** argv);
 
 }  // namespace ucp

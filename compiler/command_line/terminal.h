@@ -27,19 +27,20 @@ void ShowDiagnostics(const SpecSession& session, bool json = false);
 // output as well: {"error": {"code": …, "message": …}}, and the diagnostics of a spec that is wrong (render.h).
 int ShowError(const std::string& program, llvm::Error error, bool json = false);
 
-// One line to standard error, unless quiet. It may begin with `warning:` or `note:`, behind a program's name or not.
+// Prints one line to standard error, unless quiet. It may begin with `warning:` or `note:`, behind a program's name or
+// not.
 void ShowMessage(const std::string& message);
-// The same behind an error, which is printed even if quiet.
+// Prints the same behind an error, which is printed even if quiet.
 void ShowHint(const std::string& message);
 // A piece of a line of progress, as it is, unless quiet.
 void ShowProgress(const std::string& text);
 
-// One line to standard output: PrintReportLine() of what a command did or found, unless quiet; PrintLine() of what it
-// was asked to show. Returns false when nobody reads any more (a closed pipe), so that a long listing can stop.
+// Prints one line to standard output: PrintReportLine() of what a command did or found, unless quiet; PrintLine() of
+// what it was asked to show. Returns false when nobody reads any more (a closed pipe), so that a long listing can stop.
 bool PrintLine(const std::string& line);
 void PrintReportLine(const std::string& line);
 void PrintJson(llvm::json::Value value);
-// For what is too long to be held as one value. A closed pipe is not an error.
+// Prints text that is too long to be held as one value. A closed pipe is not an error.
 [[nodiscard]] llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write);
 [[nodiscard]] llvm::Error PrintJsonBy(llvm::function_ref<void(llvm::json::OStream&)> write);
 

@@ -12,7 +12,7 @@ struct UsageMessage {
   std::string command;  // Whose `--help` says more, "ucprun load"; empty where the sentence says all.
 };
 
-// Of the words behind the program's name, which `app` refused with `error`.
+// Explains the words behind the program's name, which `app` refused with `error`.
 UsageMessage ExplainUsage(const CLI::App& app, const std::string& program, const CLI::ParseError& error,
                           std::span<const std::string> words);
 

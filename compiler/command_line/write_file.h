@@ -15,7 +15,7 @@ namespace ucp {
 // come to be there since it was placed is not replaced. Fails with kIo, and kUsage for such a file.
 [[nodiscard]] llvm::Error WriteOutput(const OutputPlace& place, std::string_view bytes);
 
-// To be written as it grows, from the beginning on; standard output is `stdout`. Fails likewise.
+// Opens a file that is written as it grows, from the beginning on; standard output is `stdout`. Fails likewise.
 llvm::Expected<std::FILE*> OpenOutput(const OutputPlace& place);
 
 }  // namespace ucp

@@ -40,10 +40,10 @@ llvm::Expected<Compiled> CompileInto(CompileTarget& target, BoundSource source, 
 
 // A conversion to the files of a format. A spec's diagnostics are in SourceRequest::opened, whatever fails.
 llvm::Expected<Compiled> Compile(ReadableFileSystem& files, const CompileRequest& request);
-// The same of a source that DescribeCheckpoint() has described.
+// Does the same for a source that DescribeCheckpoint() has described.
 llvm::Expected<Compiled> CompileDescribed(ReadableFileSystem& files, const CompileRequest& request,
                                           Described described);
-// The same of a source that is bound.
+// Does the same for a source that is bound.
 llvm::Expected<Compiled> CompileBound(ReadableFileSystem& files, const CompileRequest& request, BoundSource source);
 
 }  // namespace ucp

@@ -14,7 +14,7 @@ namespace ucp {
 // Returns the inputs in `request`, with the files --config and --ds-config, which it names.
 llvm::Expected<PlanInputs> ReadInputs(ReadableFileSystem& files, const CompileRequest& request);
 
-// The same for a plan file, once it has been compiled: with the spec, and no paths but names.
+// Does the same for a plan file, once it has been compiled: with the spec, and no paths but names.
 void CompleteInputs(const CompileRequest& request, const BoundSource& source, PlanInputs& inputs);
 
 // Returns the request that was made, of the checkpoint at `path`. `inputs` must outlive it.

@@ -31,7 +31,7 @@ struct DiagnosticKindInfo {
   std::string_view summary;
 };
 
-// In the order of kinds.def, so that the enumerator is the index.
+// Returns all kinds in the order of kinds.def, so that the enumerator is the index.
 std::span<const DiagnosticKindInfo> AllDiagnosticKinds();
 const DiagnosticKindInfo& Describe(DiagnosticKind kind);
 
@@ -79,7 +79,7 @@ class DiagnosticSink {
   std::size_t error_count() const { return error_count_; }
   std::size_t dropped_count() const { return dropped_count_; }
 
-  // By place (places elsewhere come last, in the order of their report), each once.
+  // Returns the diagnostics by place (places elsewhere come last, in the order of their report), each once.
   std::vector<Diagnostic> Sorted() const;
 
  private:

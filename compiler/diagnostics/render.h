@@ -28,7 +28,8 @@ std::string Painted(std::string_view word, const TextStyle& style);
 // hint: ...
 std::string RenderText(const Source& source, const Diagnostic& diagnostic, const TextStyle& style = {});
 
-// All of them, sorted, and a line about those that were too many to keep. Empty if there are none.
+// Returns the text of all diagnostics, sorted, and a line about those that were too many to keep. It is empty if there
+// are none.
 std::string RenderText(const Source& source, const DiagnosticSink& sink, const TextStyle& style = {});
 
 // {"file": "spec.ucp", "diagnostics": [{

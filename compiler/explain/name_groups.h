@@ -19,7 +19,7 @@ struct NameGroup {
   std::vector<std::size_t> members;  // Places in what was gathered, in that order.
 };
 
-// In the order of each group's first member.
+// Returns the groups in the order of each group's first member.
 std::vector<NameGroup> GroupNames(const std::vector<NameOfKind>& names);
 
 }  // namespace ucp

@@ -9,11 +9,12 @@ namespace ucp {
 
 // Returns the folder in which a destination has its name; "." for a bare name.
 std::string ParentOf(const std::string& destination);
-// Its name there; slashes at the end do not count.
+// Returns its name there; slashes at the end do not count.
 std::string NameOfDestination(const std::string& destination);
 // Returns the hidden path beside it for `what`: `parent/.NAME.ucp-WHAT`.
 std::string BesideDestination(const std::string& destination, std::string_view what);
-// "NAME", if this is the name of a hidden folder in which a destination is prepared. Nothing for any other name.
+// "NAME", if this is the name of a hidden folder in which a destination is prepared. Returns nothing for any other
+// name.
 std::optional<std::string> NameOfPrepared(std::string_view folder_name);
 
 }  // namespace ucp

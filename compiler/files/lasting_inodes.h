@@ -14,7 +14,7 @@ namespace ucp {
 // The FileStatus::inode of such a file is instead.
 inline constexpr std::uint64_t kFleetingInode = ~std::uint64_t{0};
 
-// Of a file system as statfs() calls its kind.
+// Returns whether a file system of this kind, as statfs() calls it, has lasting inodes.
 bool HasLastingInodes(std::int64_t statfs_type);
 
 // The same for what is mounted, asked once for each device. Safe to use from several threads.

@@ -55,7 +55,7 @@ class ReadableFileSystem {
   virtual llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) = 0;
   virtual llvm::Expected<PathKind> Kind(const std::string& path) = 0;  // Follows symbolic links.
   virtual llvm::Expected<FileStatus> Status(const std::string& path) = 0;
-  // Sorted by name. Symbolic links count as what they lead to.
+  // Returns the entries of a folder, sorted by name. Symbolic links count as what they lead to.
   virtual llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) = 0;
 };
 

@@ -27,7 +27,7 @@ struct Speaker {
                                      const pytorch::ValuePtr& a_value, const Speaker& b,
                                      const pytorch::ValuePtr& b_value, pytorch::ListLengths lengths);
 
-// The same for the steps of an optimizer, which are values of `training`.
+// Does the same for the steps of an optimizer, which are values of `training`.
 [[nodiscard]] llvm::Error CheckStepAlike(Inventory& inventory, const TrainingState& training, const Speaker& a,
                                          const pytorch::ValuePtr& a_step, const Speaker& b,
                                          const pytorch::ValuePtr& b_step);

@@ -33,7 +33,7 @@ class ArchiveComposer {
   pytorch::ValuePtr AddData(DType dtype, const std::vector<std::int64_t>& sizes, std::string elements);
   // Returns how many of AddTensor() there are: the place of the next one's record in what AddFile() returns.
   std::size_t tensors_to_come() const { return tensors_to_come_; }
-  // The same value with its tensors as storages of this file.
+  // Returns the same value with its tensors as storages of this file.
   pytorch::ValuePtr AddValue(const pytorch::ValuePtr& value);
   std::vector<pytorch::Entry> AddEntries(const std::vector<pytorch::Entry>& entries);
 
@@ -75,7 +75,7 @@ std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, cons
 // Adds the file, its ready-made bytes, its checksums and its large tensors to a target. Returns the records of the
 // tensors to come that AddTensor() added, in that order.
 std::vector<RecordId> AddFile(TargetFiles& target, const std::string& path, ComposedArchive archive);
-// The same archive at each of several paths; the records by path.
+// Writes the same archive at each of several paths; the records by path.
 std::vector<std::vector<RecordId>> AddFiles(TargetFiles& target, std::span<const std::string> paths,
                                             ComposedArchive archive);
 // A file whose bytes are all known.

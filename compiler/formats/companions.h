@@ -47,7 +47,7 @@ void TakeOutUnknown(Companions& companions, std::span<const std::string> keep, s
 // that DeepSpeed or we put there.
 bool BelongsBesideCheckpoint(const std::string& name);
 
-// "rng_state_3.pth" and "random_states_3.pkl" belong to rank 3 alone. Nothing for other names.
+// "rng_state_3.pth" and "random_states_3.pkl" belong to rank 3 alone. Returns nothing for other names.
 std::optional<std::int64_t> RankOfCompanion(const std::string& name);
 
 }  // namespace ucp

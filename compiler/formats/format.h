@@ -54,8 +54,8 @@ class Format {
 
   // Returns whether this folder, which exists, is a checkpoint by the names in it. RecogniseAny() (recognise.h) asks.
   virtual llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const = 0;
-  // Returns the file in a root whose text names the folder of the newest checkpoint. Empty for models alone: they have
-  // no roots, and trainers keep them beside checkpoints.
+  // Returns the file in a root whose text names the folder of the newest checkpoint. It is empty for models alone: they
+  // have no roots, and trainers keep them beside checkpoints.
   virtual std::string_view latest_file() const { return ""; }
   bool has_roots() const { return !latest_file().empty(); }
   // Returns whether its checkpoints are models without a training, which may stand beside checkpoints of others.
@@ -83,7 +83,7 @@ class Format {
                                               const RankPreference& preference, unsigned threads) const = 0;
 
   // Returns the family's own part of the training state of a source that is made up for this strategy: what a job would
-  // have known of these tensors. Null if there is none.
+  // have known of these tensors. Returns null if there is none.
   virtual llvm::Expected<std::shared_ptr<const FormatState>> MakeState(const Strategy& strategy,
                                                                        std::span<const LogicalTensor> tensors,
                                                                        const TiedLayers& tied) const;

@@ -50,7 +50,7 @@ class FormatState {
   // Returns all of it as entries of a dict, for the folder of a format outside the family. A FormatStateReader makes it
   // again.
   virtual std::vector<pytorch::Entry> Entries() const = 0;
-  // The same for tensors with other names, by the names that they have now.
+  // Does the same for tensors with other names, by the names that they have now.
   virtual std::shared_ptr<const FormatState> Renamed(const std::map<std::string, std::string>& names) const = 0;
   // Returns why a published model has no tensors of these names, as a sentence; empty if it can have them.
   virtual std::string WhyNotPublished() const = 0;

@@ -98,7 +98,8 @@ std::string AddTensor(TrainingState& training, LargeTensor tensor);
 const SmallTensorData* FindSmallTensor(const TrainingState& training, const pytorch::Tensor& tensor);
 const LargeTensor* FindLargeTensor(const TrainingState& training, const pytorch::Tensor& tensor);
 
-// Returns a step counter as a number: an integer, or a tensor of one element in `training`. Nothing if it is neither.
+// Returns a step counter as a number: an integer, or a tensor of one element in `training`. Returns nothing if it is
+// neither.
 std::optional<double> StepNumber(const TrainingState& training, const pytorch::Value& step);
 
 // "4", "4 (float32)", "missing"

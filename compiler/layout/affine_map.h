@@ -54,7 +54,7 @@ inline constexpr std::size_t kMaxAffinePieces = 4096;
 // describes: padding, a mean, a cut over another axis, too many pieces.
 llvm::Expected<AffineMap> AffineMapOf(const TensorLayout& tensor, const Mesh& mesh, std::string_view axis);
 
-// As ParamAffineMap.to_dict writes it; the keys of `ranks` are texts, as JSON wants them.
+// Returns the map as ParamAffineMap.to_dict writes it; the keys of `ranks` are texts, as JSON wants them.
 llvm::json::Object ToJson(const AffineMap& map);
 
 }  // namespace ucp

@@ -15,7 +15,7 @@ namespace ucp {
 llvm::Expected<bool> AreCutAlike(const TensorLayout& a, const TensorLayout& b, const Mesh& mesh);
 
 // Returns whether two layouts on one mesh say the same of every tensor: its shape, who holds which part, and what
-// becomes of its copies. Nothing if they do, else the name of a tensor of which they do not.
+// becomes of its copies. Returns nothing if they do, else the name of a tensor of which they do not.
 llvm::Expected<std::optional<std::string>> DifferentTensor(const Layout& a, const Layout& b);
 
 }  // namespace ucp

@@ -17,7 +17,7 @@ std::string TextOf(const FactValue& value);
 
 // Returns the values that `--set NAME=` takes: true, false, a number, a list in brackets, or a text, with or without
 // quotes. In a list, blanks between the elements do not count, and a text without quotes ends at a comma or bracket.
-// Nothing for an unclosed list or quote, or lists within lists within lists.
+// Returns nothing for an unclosed list or quote, or lists within lists within lists.
 std::optional<FactValue> ParseFactValue(std::string_view text);
 
 // Returns a text from which ParseFactValue() makes this value, which was one of its values.

@@ -21,7 +21,7 @@ struct PositionRange {
 using Positions = std::vector<PositionRange>;  // Of one dimension: increasing, and none of them empty.
 using Box = std::vector<Positions>;            // By dimension. Empty for a tensor without dimensions.
 
-// All of a tensor.
+// Returns the box that is all of a tensor.
 Box WholeBox(const std::vector<std::int64_t>& shape);
 
 // Returns how many elements that is.

@@ -21,7 +21,7 @@ struct Holder {
 // More than any real mesh cuts a tensor into.
 inline constexpr std::int64_t kMaxHolders = 1 << 16;
 
-// In mesh order. Fails (kUsage) on more than kMaxHolders, and as HeldAt does.
+// Returns the holders in mesh order. Fails (kUsage) on more than kMaxHolders, and as HeldAt does.
 llvm::Expected<std::vector<Holder>> HoldersOf(const TensorLayout& tensor, const Mesh& mesh);
 
 // Returns the axes of `mesh` with more than one rank that cut `tensor`, in mesh order.

@@ -81,8 +81,8 @@ std::vector<Coordinate> CoordinatesOf(const TensorLayout& tensor, const Mesh& me
 // spec.
 llvm::Expected<Layout> WholeLayout(const Inventory& inventory);
 
-// The same tensors, each whole, without padding, averaged and unscaled on one rank: the atomic layout of the universal
-// format.
+// Returns the same tensors, each whole, without padding, averaged and unscaled on one rank: the atomic layout of the
+// universal format.
 llvm::Expected<Layout> AtomicLayout(const Layout& layout);
 
 // "name [8@tp * 4, 16] of pp, dp, tp at pp=0 at ep=2,3 mean@tp scale(1 / 4)"

@@ -15,7 +15,7 @@ class LayoutIndex {
   // The layout must outlive this, and its tensors stay where they are.
   explicit LayoutIndex(const Layout& layout);
 
-  // By name or alias; nullptr if there is none.
+  // Finds a tensor by name or alias; nullptr if there is none.
   const TensorLayout* Find(std::string_view name) const;
 
  private:

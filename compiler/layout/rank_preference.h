@@ -34,8 +34,8 @@ llvm::Expected<RankPreference> ParseRankPreference(std::string_view text);
 // Fails with kUsage if the source has no such ranks.
 [[nodiscard]] llvm::Error CheckPreference(const RankPreference& preference, const Mesh& source);
 
-// Returns the option that decides between two places: "--prefer-rank tp=0 (or tp=1) says which of them counts". Empty
-// if they are the same.
+// Returns the option that decides between two places: "--prefer-rank tp=0 (or tp=1) says which of them counts". It is
+// empty if they are the same.
 std::string PreferenceHint(const Coordinate& a, const Coordinate& b);
 
 // One thing that a preference decided.

@@ -31,7 +31,7 @@ using OpenedSpec = std::shared_ptr<SpecSession>;
 // is in the sink.
 llvm::Expected<OpenedSpec> OpenSpec(const std::string& path);
 
-// The same of what was read before: the spec, and behind it what it includes.
+// Does the same for what was read before: the spec, and behind it what it includes.
 llvm::Expected<OpenedSpec> OpenSpec(const std::vector<NamedText>& texts);
 
 // Returns the texts that OpenSpec() has read, by their paths from the folder of the spec.

@@ -12,7 +12,7 @@ namespace ucp {
 // The error, and behind its sentence the diagnostics of the spec, if there is one and it is wrong.
 [[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const OpenedSpec& spec);
 
-// The same in two steps, where the spec is gone when the error comes: its errors as text, empty if it has none.
+// Does the same in two steps, where the spec is gone when the error comes: its errors as text, empty if it has none.
 std::string ErrorsOf(const SpecSession& spec);
 [[nodiscard]] llvm::Error WithDiagnostics(llvm::Error error, const std::string& errors_of_spec);
 

@@ -20,7 +20,7 @@ namespace ucp {
 void ForEachBox(const std::vector<std::vector<Progression>>& geometry, const LexBound& low, const LexBound& high,
                 llvm::function_ref<void(llvm::ArrayRef<const Progression*>)> visit);
 
-// The same within a second interval, whose bounds have the dimensions in an order of their own: `order` has the
+// Does the same within a second interval, whose bounds have the dimensions in an order of their own: `order` has the
 // dimension of each of its coordinates.
 void ForEachBox(const std::vector<std::vector<Progression>>& geometry, const LexBound& low, const LexBound& high,
                 llvm::ArrayRef<std::size_t> order, const LexBound& low_in_order, const LexBound& high_in_order,

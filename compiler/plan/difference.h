@@ -14,8 +14,8 @@ struct PlanDifference {
   std::string second;  // one of them lacks.
 };
 
-// Every id of both points into its table, as VerifyPlan() sees to. Versions and remarks do not count. Nothing if there
-// is no difference.
+// Every id of both points into its table, as VerifyPlan() sees to. Versions and remarks do not count. Returns nothing
+// if there is no difference.
 std::optional<PlanDifference> FirstDifference(const Plan& first, const Plan& second);
 
 }  // namespace ucp

@@ -8,7 +8,7 @@
 
 namespace ucp {
 
-// Of either side.
+// Returns the printed entry of a file of either side.
 std::string EntryText(const StoredFile& file);
 std::string EntryText(const StorageTables& tables, const Record& record);
 std::string EntryText(const StorageTables& tables, const Buffer& buffer);

@@ -42,7 +42,7 @@ class PlanCutter {
   PlanPart Cut(std::span<const std::size_t> writes, std::span<const RecordId> records,
                std::span<const FileId> files) const;
 
-  // Of files that the part has; ids are those of the whole plan.
+  // Returns the ready-made bytes of files that the part has; ids are those of the whole plan.
   ReadyMadePart ReadyMade(const PlanPart& part, std::span<const FileId> files) const;
 
  private:

@@ -71,7 +71,7 @@ struct TargetRange {
 // parts that hold no element are left out.
 void ForEachTargetRange(const Plan& plan, llvm::function_ref<void(const TargetRange&)> visit);
 
-// The same for one written shard and one of its states.
+// Does the same for one written shard and one of its states.
 void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t write, const StateBuffer& state,
                           llvm::function_ref<void(const TargetRange&)> visit);
 
@@ -89,7 +89,7 @@ class StepEnumerator {
   // several threads.
   void ForEachStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
-  // Those of them that are of one tensor of a fused shard.
+  // Visits those of them that are of one tensor of a fused shard.
   void ForEachStepOf(TensorId tensor, const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
   // The same elements in the same order, in no more steps, for who moves them: where both sides hold the same set of a

@@ -33,7 +33,7 @@ struct PlanDraft {
   const TensorLayout* TargetOf(TensorId id) const {
     return id.index() < targets_.size() ? targets_[id.index()] : nullptr;
   }
-  // Of a tensor of the source's layout that has a shard.
+  // Returns the id of a tensor of the source's layout that has a shard.
   TensorId TensorOf(const TensorLayout& source) const;
 
   // Returns the id of this set in the plan; equal sets share one.

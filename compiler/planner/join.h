@@ -14,8 +14,9 @@
 
 namespace ucp {
 
-// Sorted by name; dropped tensors are left out. Fails where shards of one tensor have some states in common and others
-// not, or have them in different dtypes, and names both, and where the inventory has a tensor that the layout does not.
+// Returns the tensors sorted by name; dropped tensors are left out. Fails where shards of one tensor have some states
+// in common and others not, or have them in different dtypes, and names both, and where the inventory has a tensor that
+// the layout does not.
 llvm::Expected<std::vector<LogicalTensor>> JoinTensors(const Layout& layout, const Inventory& inventory);
 
 }  // namespace ucp

@@ -15,7 +15,7 @@ inline constexpr std::size_t kIndent = 2;
 // Returns how many columns a terminal or an editor gives the text: code points.
 std::size_t Width(std::string_view text);
 
-// From the indentation to the last word, on one line.
+// Returns the width from the indentation to the last word, on one line.
 std::size_t Width(const Row& row, const std::vector<Gap>& gaps);
 
 // Widens gaps between cells. A row that would become too long stays as it is, and so does one whose name is so long

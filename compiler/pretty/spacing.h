@@ -18,7 +18,7 @@ struct Gap {
   static constexpr int kNeverBroken = 1 << 20;
 };
 
-// One for each word of the row; the first says nothing.
+// Returns one gap for each word of the row; the first says nothing.
 std::vector<Gap> Gaps(const Row& row);
 
 }  // namespace ucp::pretty

@@ -20,10 +20,10 @@ struct BoundingBox {
   llvm::SmallVector<std::int64_t, 4> end;
 };
 
-// Of the real elements of an increasing set; of a set without any, a box that meets nothing.
+// Returns the box around the real elements of an increasing set; of a set without any, a box that meets nothing.
 BoundingBox BoxAround(const ProductSet& set);
 
-// Of those elements of an increasing set that lie in the lexicographic interval [low, high).
+// Returns the box around those elements of an increasing set that lie in the lexicographic interval [low, high).
 BoundingBox BoxAround(const ProductSet& set, const LexBound& low, const LexBound& high);
 
 class BoxIndex {

@@ -19,7 +19,7 @@ namespace ucp {
 
 using Index = std::vector<std::int64_t>;  // One logical position for each dimension.
 
-// Of an element of a row-major tensor.
+// Returns the index of an element of a row-major tensor.
 Index IndexOf(std::int64_t element, const std::vector<std::int64_t>& shape);
 
 // A bound in the lexicographic order of logical indices: before everything, at an index, or behind everything.

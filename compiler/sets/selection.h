@@ -25,14 +25,14 @@ struct Run {
 
 class Selection {
  public:
-  // All of [0, length), in place.
+  // Selects all of [0, length), in place.
   static Selection Whole(std::int64_t length);
 
   // Appends `length` positions from `logical_begin` on, or `length` padding places. Joins neighbours that continue.
   void Append(std::int64_t logical_begin, std::int64_t length);
   void AppendPadding(std::int64_t length);
 
-  // Sorted by local_begin, and if the selection is increasing by logical_begin too; no run is empty.
+  // Returns the runs, sorted by local_begin, and if the selection is increasing by logical_begin too; no run is empty.
   const std::vector<Run>& runs() const { return runs_; }
   std::int64_t local_length() const { return local_length_; }  // Padding included.
   std::int64_t real_length() const { return real_length_; }    // Padding excluded.
@@ -42,8 +42,8 @@ class Selection {
   // Returns the local places [begin, end) of this selection, renumbered from 0.
   Selection Slice(std::int64_t begin, std::int64_t end) const;
 
-  // The same local places, of which those that `other` does not hold (or does hold) have become padding. Both must be
-  // increasing.
+  // Returns the same local places, of which those that `other` does not hold (or does hold) have become padding. Both
+  // must be increasing.
   Selection KeepCommon(const Selection& other) const;
   Selection KeepRest(const Selection& other) const;
 
@@ -55,8 +55,8 @@ class Selection {
   std::int64_t real_length_ = 0;
 };
 
-// The same local places several times over, each time with some of the positions and padding for the others, so that
-// each piece is increasing and each position is in one of them. As few pieces as there can be; one, itself, if the
+// Returns the same local places several times over, each time with some of the positions and padding for the others, so
+// that each piece is increasing and each position is in one of them. As few pieces as there can be; one, itself, if the
 // selection is increasing.
 std::vector<Selection> IncreasingPieces(const Selection& selection);
 

@@ -42,7 +42,7 @@ class Source {
   // `path` is the name that messages use. Refuses, with a sentence: more than kMaxSourceBytes, ill-formed UTF-8, a NUL.
   static llvm::Expected<Source> FromText(std::string path, std::string text);
 
-  // The same for a file on disk; fails with kIo if it cannot be read.
+  // Does the same for a file on disk; fails with kIo if it cannot be read.
   static llvm::Expected<Source> FromFile(const std::string& path);
 
   const std::string& path() const { return files_.front().path; }  // Of the spec itself.
@@ -72,7 +72,7 @@ class Source {
   // Returns the line of a place in its file, counted from 1. `offset` may be at most the size of the text.
   std::uint32_t LineOf(std::uint32_t offset) const;
 
-  // With the column, for which it reads the line: not for every token of a long one.
+  // Returns line and column. It reads the line for the column: not for every token of a long one.
   LineColumn Locate(std::uint32_t offset) const;
 
   // Returns the bytes of the line that `offset` is in, without its line break (\n or \r\n).

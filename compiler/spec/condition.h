@@ -64,8 +64,8 @@ inline constexpr std::size_t kMaxGuards = 64;
 // say.
 bool ExcludeEachOther(const Guards& a, const Guards& b);
 
-// At k: how many of the guards can be asked when the first k of a name's `counters` have values. A guard waits for its
-// counters and for the guards before it.
+// Returns, at k, how many of the guards can be asked when the first k of a name's `counters` have values. A guard waits
+// for its counters and for the guards before it.
 std::vector<std::size_t> GuardsUntil(const Guards& guards, std::size_t counters);
 
 // The names in an expression or a condition. Each is there once, in the order they are named.

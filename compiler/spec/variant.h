@@ -43,7 +43,7 @@ inline constexpr std::size_t kMaxVariants = 4096;
 // Returns how many variants a pattern has; more than kMaxVariants are counted as kMaxVariants + 1.
 std::size_t CountVariants(const Pattern& pattern);
 
-// In the order of the alternatives, the last one fastest. The pattern has at most kMaxVariants.
+// Returns the variants in the order of the alternatives, the last one fastest. The pattern has at most kMaxVariants.
 std::vector<Variant> VariantsOf(const Pattern& pattern, const Source& source);
 
 std::string SkeletonOf(std::string_view name);

@@ -34,7 +34,7 @@ class Ongoing {
   bool is_noted_ = false;
 };
 
-// From now on, calls are noted.
+// Notes calls from now on.
 void NoteOngoingCalls();
 
 // Returns those that are noted and not at an end, the oldest first.

@@ -6,7 +6,7 @@
 namespace ucp {
 
 // Returns the program, or the library that holds this code: the Python package's module is not a part of a program of
-// ours. Empty if the system does not say it.
+// ours. It is empty if the system does not say it.
 std::filesystem::path OwnFile();
 
 }  // namespace ucp

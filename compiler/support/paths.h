@@ -12,8 +12,8 @@ namespace ucp {
 // "a/b.pt": relative, without empty, `.` or `..` parts and without bytes that end a path.
 bool StaysInFolder(std::string_view path);
 
-// From the root of the file system, without `.` and `..` and with no look at links. Fails (kUsage) for a relative path
-// where the working directory is gone.
+// Returns the path from the root of the file system, without `.` and `..` and with no look at links. Fails (kUsage) for
+// a relative path where the working directory is gone.
 llvm::Expected<std::filesystem::path> AbsolutePath(const std::string& path);
 
 }  // namespace ucp

@@ -14,7 +14,7 @@ std::string Printable(std::string_view text);
 // `json` may be the beginning of a character, of at most 3 bytes: it is left in `json`, and all else is taken.
 std::string TakePrintableJson(std::string& json);
 
-// The same line by line, for text that has several: the diagnostics of a spec.
+// Does the same line by line, for text that has several: the diagnostics of a spec.
 std::string PrintableLines(std::string_view text);
 
 }  // namespace ucp

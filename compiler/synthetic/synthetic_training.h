@@ -20,12 +20,12 @@ namespace ucp {
 // The parameters that the optimizer was given, group after group, each in its order.
 using ParameterGroups = std::vector<std::vector<std::string>>;
 
-// One name a line, groups apart by an empty line. Fails with kUsage, naming the line, if these are not the trained
-// tensors, each once.
+// Reads a file with one name a line, and an empty line between groups. Fails with kUsage, naming the line, if these are
+// not the trained tensors, each once.
 llvm::Expected<ParameterGroups> ReadParameterGroups(ReadableFileSystem& files, const std::string& path,
                                                     std::span<const LogicalTensor> tensors);
 
-// One group, in the order of the spec, layer after layer.
+// Returns one group, in the order of the spec, layer after layer.
 ParameterGroups GroupsInSpecOrder(const BoundSpec& bound, std::span<const LogicalTensor> tensors);
 
 // "embed=1" -> {"embed", 1}, for --tied-layer. Fails with kUsage.

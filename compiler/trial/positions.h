@@ -20,7 +20,7 @@ std::int64_t Length(const ShapeExpr& expr);
 // No value where a cut rule does not fit.
 std::optional<List> Positions(const ShapeExpr& expr, const Mesh& mesh, const Coordinate& coordinate);
 
-// For each i of `outer` and each j of `inner`: i * inner_length + j.
+// Returns, for each i of `outer` and each j of `inner`: i * inner_length + j.
 List ProductOf(const List& outer, const List& inner, std::int64_t inner_length);
 
 // Returns every coordinate of all axes, first axis slowest.

@@ -47,7 +47,7 @@ ElementName NameOf(std::int64_t element);
 // The layout must have passed VerifyLayout().
 Side BuildSide(const Layout& layout, const SideStyle& style);
 
-// The same side as a source.
+// Returns the same side as a source.
 Inventory AsInventory(const Side& side);
 
 }  // namespace ucp

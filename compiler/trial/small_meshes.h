@@ -17,7 +17,7 @@ std::int64_t Pick(Random& random, std::int64_t first, std::int64_t last);  // Bo
 // smallest first. Other axes have one rank, or as many as it takes to make all views of the ranks equally large.
 std::vector<Mesh> SmallMeshes(const CheckedSpec& spec);
 
-// The same with at most 64 ranks and 8 on each axis.
+// Does the same with at most 64 ranks and 8 on each axis.
 Mesh RandomMesh(const CheckedSpec& spec, Random& random);
 
 bool IsOneRank(const Mesh& mesh);

@@ -26,8 +26,8 @@ struct SmallModel {
   std::int64_t elements = 0;
 };
 
-// `given` stays as it is; items that are not in `before` are sought. Nothing if no values were found that make the
-// spec's definitions whole; `why` is what was wrong with the nearest.
+// `given` stays as it is; items that are not in `before` are sought. Returns nothing if no values were found that make
+// the spec's definitions whole; `why` is what was wrong with the nearest.
 std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Settings& given, const Reached& before,
                                             Random& random, std::string& why);
 

@@ -20,7 +20,7 @@ struct Multiplicity {
 
 // Over all elements of `shape`; 1 and 1 if it has none. All sets are increasing and lie within the shape. Time grows
 // with the runs, and with the ways in which they lie beside one another in each dimension, not with the elements.
-// Nothing if that is more than a few seconds' work, which no layout that anybody uses is.
+// Returns nothing if that is more than a few seconds' work, which no layout that anybody uses is.
 std::optional<Multiplicity> MultiplicityOf(const std::vector<ProductSet>& sets, llvm::ArrayRef<std::int64_t> shape);
 
 // Returns whether each local place is real in one of `sets` at most. They are increasing and have one local shape.

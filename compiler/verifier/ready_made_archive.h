@@ -19,7 +19,7 @@ struct PlacedBytes {
   std::string_view bytes;
 };
 
-// By FileId: the ready-made bytes of each target file, by offset. Nothing is copied.
+// Returns, by FileId, the ready-made bytes of each target file, by offset. Nothing is copied.
 std::vector<std::vector<PlacedBytes>> ReadyMadeBytes(const Plan& plan);
 
 // Returns the target files that are archives: `.pt` files that elements are written to or that stand in a folder.

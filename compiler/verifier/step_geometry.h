@@ -27,7 +27,7 @@ bool Disjoint(const GeometryPart& a, const GeometryPart& b);
 
 std::optional<GeometryPart> FindPart(const Progression& clipped, const std::vector<Progression>& whole);
 
-// In elements: those given, or row-major ones of the local tensor.
+// Returns the strides in elements: those given, or row-major ones of the local tensor.
 std::vector<std::int64_t> Strides(const ProductSet& set, const std::vector<std::int64_t>& given);
 
 // Real elements of a piece that stand before an element of its shard.

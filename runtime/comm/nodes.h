@@ -13,7 +13,7 @@ namespace ucp {
 // Returns the node of each rank: numbers from 0 on, in the order of their lowest ranks. All ranks call it together.
 llvm::Expected<std::vector<int>> NodesOfRanks(Communicator& ranks);
 
-// The same for machines that ranks have named.
+// Does the same for machines that ranks have named.
 std::vector<int> NumberNodes(const std::vector<std::string>& machines);
 
 }  // namespace ucp

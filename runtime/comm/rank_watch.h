@@ -23,8 +23,8 @@ struct RankPatience {
 
 class RankWatch {
  public:
-  // All ranks together. Nothing if a thread of its own cannot send messages here. `end` is called once, by the watch's
-  // thread, with a sentence; empty if another rank of this machine says it. `ranks` must outlive it.
+  // All ranks together. Returns nothing if a thread of its own cannot send messages here. `end` is called once, by the
+  // watch's thread, with a sentence; empty if another rank of this machine says it. `ranks` must outlive it.
   static llvm::Expected<std::unique_ptr<RankWatch>> Begin(Communicator& ranks, RankPatience patience,
                                                           std::function<void(const std::string& sentence)> end);
   // This rank has nothing to do any more; the others see it end.

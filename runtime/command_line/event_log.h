@@ -17,7 +17,7 @@ class EventLog {
  public:
   explicit EventLog(TextSink sink) : sink_(std::move(sink)), start_(Clock::now()) {}
 
-  // One line: `{"event": name, "at": seconds since the start, …}`, flushed.
+  // Writes one line: `{"event": name, "at": seconds since the start, …}`, flushed.
   void Add(const char* name, llvm::json::Object fields);
 
   static constexpr std::string_view kBeginning = "{\"at\":";  // Of every file: keys are sorted.

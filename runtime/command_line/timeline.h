@@ -29,11 +29,11 @@ class Timeline {
   // Where more events come than this, the rest is counted.
   explicit Timeline(TextSink sink, std::uint64_t most_events = 2'000'000);
 
-  // Of the thread that calls; its row is the lowest number that no other living thread has.
+  // Adds an event of the thread that calls; its row is the lowest number that no other living thread has.
   void Add(const TimelineEvent& event);
   static constexpr std::string_view kBeginning = "[\n{\"name\":\"thread_name\"";  // Of every file.
 
-  // In a row of its own, above the threads.
+  // Adds an event in a row of its own, above the threads.
   void AddPhase(const TimelineEvent& event);
 
   // Call last.

@@ -73,10 +73,10 @@ class Staging {
 
   // Returns the hidden folder, empty at first unless this run goes on.
   const std::string& folder() const { return folder_; }
-  // With `resume`: the newest entry of each rank of the earlier run, together what there is to go on from. Then the
-  // first that is kept must hold all of them, and no other rank may keep anything before.
+  // Returns, with `resume`, the newest entry of each rank of the earlier run, together what there is to go on from.
+  // Then the first that is kept must hold all of them, and no other rank may keep anything before.
   const std::vector<std::string>& entries_before() const { return entries_before_; }
-  // With `resume`: all was done before. Nothing is to be filled or committed.
+  // Returns whether, with `resume`, all was done before. Nothing is then to be filled or committed.
   bool is_complete() const { return is_complete_; }
 
   // Keeps what a later run can go on from. All that `entry` vouches for must be durable.
@@ -92,7 +92,7 @@ class Staging {
   // not be removed leaves the new folder in place.
   [[nodiscard]] llvm::Error Commit(const ParallelOptions& options);
 
-  // Its steps, one by one, where several folders are to appear together (P2 of run_destination.h).
+  // Do the steps of Commit() one by one, where several folders are to appear together (P2 of run_destination.h).
   [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);  // S4
   [[nodiscard]] llvm::Error Appear();                                     // S5 and S6, undone if S6 fails.
   bool has_appeared() const { return is_committed_; }  // Also if S6 failed, and S5 could not be undone.

@@ -32,7 +32,7 @@ class RanksFolder {
 
   // Returns the path of a lock that a living process holds; empty if there is none.
   llvm::Expected<std::string> HeldLock() const;
-  // By rank. Entries about other folders and of other runs do not count.
+  // Returns the entries by rank. Entries about other folders and of other runs do not count.
   llvm::Expected<std::vector<std::string>> FindEntries(std::uint64_t folder_inode, std::uint64_t run) const;
   bool HasEntries() const;  // Of whatever run; true if it cannot be told.
   [[nodiscard]] llvm::Error RemoveEntries();
@@ -56,7 +56,7 @@ class RankPart {
  public:
   static llvm::Expected<RankPart> Take(FileSystem& files, const StagedFolder& staged, int rank);
 
-  // As Staging::Keep(), of what this rank did in this run.
+  // Keeps, as Staging::Keep(), the progress of this rank in this run.
   [[nodiscard]] llvm::Error Keep(const std::string& entry) { return journal_.Write(inode_, {run_, entry}); }
 
  private:

@@ -30,7 +30,8 @@ struct StagedRun {
   std::string entry_head;
 };
 
-// By rank; those of a destination that all see, or of one part, go by the one that its first rank gives.
+// Returns the runs by rank; those of a destination that all see, or of one part, go by the one that its first rank
+// gives.
 llvm::Expected<std::vector<StagedRun>> ShareStaged(Communicator& ranks, const StagedRun& mine);
 
 }  // namespace ucp

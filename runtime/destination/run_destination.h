@@ -63,7 +63,7 @@ class RunDestination {
   // An earlier run has done all.
   bool is_complete() const;
   const std::optional<TargetParts>& parts() const { return parts_; }
-  // Of this rank's part, which it commits.
+  // Returns the bytes of this rank's part, which it commits.
   BytesToDo Left(const ExecutionOptions& execution) const;
   std::string sync_choice() const { return Commits() ? staging_->sync_choice() : "every file of this part was there"; }
 

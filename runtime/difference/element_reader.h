@@ -23,7 +23,7 @@ class ElementReader {
   ElementReader(const Plan& plan, const std::string& root, ReadableFileSystem& files, const BufferSizes& sizes,
                 unsigned threads, bool verify_checksums);
 
-  // All files are what the plan was made from.
+  // Checks that all files are those that the plan was made from.
   [[nodiscard]] llvm::Error Begin(const ParallelOptions& options) { return source_.CheckSizes(options); }
 
   // Returns the elements of `range` (a part of one that ForEachTargetRange gave), which fit into the chunk of a thread;

@@ -22,7 +22,7 @@ struct WholeTensor {
   bool is_of_model = true;         // Else it is a state of the optimizer that is a tensor of its own.
 };
 
-// Of a plan onto whole tensors, by name; what a spec drops is left out.
+// Returns the tensors of a plan onto whole tensors, by name, without those that a spec drops.
 std::vector<WholeTensor> WholeTensorsOf(const Plan& plan);
 
 // Returns whether a checkpoint has no state but its model's weights: no master, and nothing of an optimizer.
@@ -52,10 +52,10 @@ struct WholeSide {
   bool holds_weights_alone = false;
 };
 
-// By name; against a side that holds weights alone, and lacks the name, by the plain name (wrapper_names.h). States are
-// paired by name; and where one checkpoint has a tensor's master and the other only its weight, those two. Where the
-// dtypes of two weights, or of a master and a weight, differ, one is a declared cast: the weight of the master; of two
-// weights the one that stands in a checkpoint of weights alone, and else the narrower one.
+// Pairs tensors by name; against a side that holds weights alone, and lacks the name, by the plain name
+// (wrapper_names.h). States are paired by name; and where one checkpoint has a tensor's master and the other only its
+// weight, those two. Where the dtypes of two weights, or of a master and a weight, differ, one is a declared cast: the
+// weight of the master; of two weights the one that stands in a checkpoint of weights alone, and else the narrower one.
 std::vector<TensorPair> PairStates(const WholeSide& a, const WholeSide& b);
 
 }  // namespace ucp

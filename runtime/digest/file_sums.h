@@ -42,7 +42,7 @@ class FileSums {
   DigestVersion version() const { return version_; }
   KeyedSum Sum(std::size_t file) const { return sums_[file].Get(version_); }
   std::vector<PartOfUnit> Parts() const;  // By file and unit.
-  // Of a file of which all has come.
+  // Returns the digest of a file of which all bytes have come.
   std::string Digest(std::size_t file) const { return FileDigest(Sum(file), bytes_[file]); }
 
   // Memory that this takes for a border between a piece and one that has not come.

@@ -9,7 +9,7 @@ namespace ucp {
 // A line if an earlier run had begun.
 void PrintWhatWasDoneBefore(const ExecutionReport& report);
 
-// For those who follow events, as the last one.
+// Prints the report, and adds it to the events as the last one.
 void PrintReport(const PlannedRun& run, const WatchedOutcome& outcome, const ConversionCommand& options,
                  RunWatch& watch);
 

@@ -14,7 +14,7 @@ namespace ucp {
 // must hold for both, unless they are the same and nothing is done.
 void Cast(std::span<std::byte> bytes, std::int64_t elements, DType from, DType to);
 
-// The same from one memory to another, from the front however wide the elements become.
+// Does the same from one memory to another, from the front however wide the elements become.
 void CastInto(std::span<std::byte> target, std::span<const std::byte> source, std::int64_t elements, DType from,
               DType to);
 

@@ -40,8 +40,8 @@ class Buffers {
  public:
   Buffers(const BufferSizes& sizes, unsigned threads);
 
-  // For what goes to `file_offset` of a file, and if it can be it begins in memory as there, modulo a block: what is
-  // written past the page cache has to (direct_file.h).
+  // Returns the memory for bytes that go to `file_offset` of a file, and if it can be it begins in memory as there,
+  // modulo a block: what is written past the page cache has to (direct_file.h).
   std::span<std::byte> chunk(unsigned thread, std::uint64_t file_offset = 0) const;
   std::span<std::byte> term(unsigned thread) const { return terms_[thread]; }
   std::span<const std::span<std::byte>> scratch() const { return scratch_; }

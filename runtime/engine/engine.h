@@ -90,11 +90,12 @@ class Engine {
 
   // After Run(), of all ranks, at rank 0: everything that does not depend on the sink.
   llvm::Expected<EngineReport> Report() const;
-  // On every rank: bytes that all ranks have read from storage, whatever for.
+  // Returns, on every rank, the bytes that all ranks have read from storage, for any purpose.
   std::uint64_t bytes_read_by_all() const { return BytesRead() + read_by_others_; }
   std::uint64_t BytesRead() const;  // By this rank.
 
-  // For sinks, while they are filled. The functions that take the number of a thread are called by that thread alone.
+  // These functions are for sinks, while they are filled. Those that take the number of a thread are called by that
+  // thread alone.
 
   const Plan& plan() const { return plan_; }
   Communicator& ranks() const { return ranks_; }

@@ -34,7 +34,7 @@ struct TargetStretch {
 std::vector<TargetStretch> ShareOut(const std::vector<StoredFile>& files, const std::vector<int>& node_of_rank,
                                     std::uint64_t border = kStretchBorder);
 
-// The same by whole files, for targets in parts: the rank of each file.
+// Does the same by whole files, for targets in parts: the rank of each file.
 std::vector<int> ShareOutFiles(const std::vector<StoredFile>& files, const std::vector<int>& node_of_rank);
 
 // The part of one rank.
@@ -63,12 +63,13 @@ class TargetShare {
   std::vector<TargetStretch> stretches_;  // Of shared files, this rank's, by file and place.
 };
 
-// Of a rank among so many, which are on these nodes; without `node_of_rank` all ranks are on one node.
+// Returns the share of a rank among so many, which are on these nodes; without `node_of_rank` all ranks are on one
+// node.
 TargetShare ShareOfRank(const std::vector<StoredFile>& files, int rank, int ranks, std::vector<int> node_of_rank = {},
                         std::uint64_t border = kStretchBorder);
 
-// The same where a target is in parts: each is shared out over its own ranks by whole files, and one that is done over
-// none.
+// Does the same where a target is in parts: each is shared out over its own ranks by whole files, and one that is done
+// over none.
 TargetShare ShareOfRank(const std::vector<StoredFile>& files, int rank, const TargetParts& parts);
 
 }  // namespace ucp

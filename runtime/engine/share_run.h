@@ -21,7 +21,7 @@ struct PlannedRun {
   CheckpointIdentity source = {};                 // At rank 0 alone; without a folder where there is no checkpoint.
 };
 
-// Of all files that the plan reads.
+// Returns the versions of all files that the plan reads.
 std::vector<FileVersion> VersionsOf(const SeenFiles& seen, const Plan& plan, const std::string& source_folder);
 
 // Rank 0 gives what it made, or why it could not; the others give anything. The plan was verified by rank 0.

@@ -38,8 +38,8 @@ class SourceFiles {
               std::uint64_t most_pieces, std::size_t most_open = OpenFileShares().reading,
               SourceOfNodes* nodes = nullptr, std::vector<FileVersion> versions = {});
 
-  // All files are there and have the size that the plan says, and are those that the headers were read of; and, if
-  // RestoreTimes() was called, none was changed since the run that saved them.
+  // Checks that all files are there and have the size that the plan says, and are those that the headers were read of;
+  // and, if RestoreTimes() was called, none was changed since the run that saved them.
   [[nodiscard]] llvm::Error CheckSizes(const ParallelOptions& options);
   // None has changed since. This and what follows are about the files that this rank answers for.
   [[nodiscard]] llvm::Error CheckUnchanged(const ParallelOptions& options);

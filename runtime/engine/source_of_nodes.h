@@ -45,7 +45,7 @@ class SourceOfNodes {
   static constexpr std::uint64_t kMostPackedBytes = std::uint64_t{1} << 20;
   [[nodiscard]] virtual llvm::Error ReadRows(FileId file, const ByteRows& rows, std::span<std::byte> packed) = 0;
 
-  // Of files' contents, from other ranks.
+  // Returns the bytes of files' contents that came from other ranks.
   virtual std::uint64_t bytes_received() const = 0;
 
   // Returns whether it is this rank that checks the file at the end; of those that see it, one does.

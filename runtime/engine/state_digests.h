@@ -40,7 +40,7 @@ class StateDigests {
   void AddSource(const TargetRange& range, std::span<const std::byte> chunk);
   void AddTarget(const TargetRange& range, std::span<const std::byte> chunk);
 
-  // By tensor and state; made by so many threads.
+  // Returns the digests by tensor and state; so many threads make them.
   llvm::Expected<std::vector<StateDigest>> Get(unsigned threads) const;
 
   // Only while no thread adds.
@@ -65,7 +65,7 @@ class StateDigests {
   void ListStates();
   std::size_t IndexOf(TensorId tensor, const std::string& state) const;
   StateDigest DigestOf(std::size_t index) const;
-  // To this one of the sums of each tensor in the range.
+  // Adds to this one of the sums of each tensor in the range.
   void Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk, SharedKeyedSum Sums::* sum);
 
   const Plan& plan_;

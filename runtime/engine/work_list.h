@@ -43,14 +43,14 @@ class WorkList {
 
   std::uint64_t chunks() const { return chunks_; }
   std::uint64_t element_bytes() const;  // Of all chunks, as they are written.
-  // Its ranges, in the order of their places. Of more than one each begins in memory where a number may, if the first
-  // does.
+  // Returns the ranges of a chunk, in the order of their places. Of more than one each begins in memory where a number
+  // may, if the first does.
   std::vector<TargetRange> chunk(std::uint64_t number) const;
 
   // Returns how many chunks each file has, and what of it is left out, by FileId.
   std::vector<FileWork> WorkOfFiles() const;
 
-  // Of all files of the plan, whoever writes them, by file and place.
+  // Returns the holes of all files of the plan, whoever writes them, by file and place.
   const std::vector<FileHole>& holes() const { return holes_; }
 
   // Adds the elements of the chunks [first, end).

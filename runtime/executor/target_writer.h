@@ -64,7 +64,7 @@ class TargetWriter {
   std::string SaveShared() const;
   [[nodiscard]] llvm::Error FinishShared(std::span<const std::string> of_ranks, std::span<std::byte> scratch);
 
-  // All that was written is durable, and so are the files' names. Only while no thread writes.
+  // Makes all that was written durable, and the files' names. Only while no thread writes.
   [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);
 
   // Only while no thread writes. The first two are of what a rank needs to continue a file, whoever began it: what was
@@ -74,7 +74,7 @@ class TargetWriter {
   void Save(wire::ByteWriter& writer) const;  // The sums of files, which add up over ranks.
   void Restore(wire::ByteReader& reader);
 
-  // With what other ranks wrote, at rank 0.
+  // Returns the sums, at rank 0 with those of other ranks.
   FileSums& sums() { return sums_; }
   const FileSums& sums() const { return sums_; }
 
@@ -105,7 +105,7 @@ class TargetWriter {
                                       std::span<const PatchedField> fields, std::span<std::byte> scratch);
   std::vector<PatchedField> Fields(FileId file);
   std::uint32_t TakeCrc32(RecordId record);
-  // With bytes [begin, end) of the record, which hold no elements.
+  // Extends the CRC-32 over bytes [begin, end) of the record, which hold no elements.
   std::uint32_t ExtendOverBlobs(std::uint32_t crc32, RecordId record, std::uint64_t begin, std::uint64_t end) const;
   llvm::Expected<std::shared_ptr<WritableFile>> Open(FileId file);
 

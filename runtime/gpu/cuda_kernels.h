@@ -9,7 +9,7 @@
 
 namespace ucp {
 
-// All of `moves`, which lie on the device as `buffer` does.
+// Launches all of `moves`, which lie on the device as `buffer` does.
 cudaError_t LaunchMoves(cudaStream_t stream, const UcpMove* moves, std::uint32_t count, const void* buffer);
 
 }  // namespace ucp

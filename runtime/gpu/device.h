@@ -77,7 +77,7 @@ class DeviceEvent {
   static llvm::Expected<DeviceEvent> Make(const Device& device);
   UcpEvent* handle() const { return event_.get(); }
 
-  // One that was never recorded has passed.
+  // Returns whether the event has passed, as one has that was never recorded.
   llvm::Expected<bool> HasPassed() const;
   [[nodiscard]] llvm::Error Wait() const;
 
@@ -100,7 +100,8 @@ class DeviceStream {
   // `to` pinned, `from` in the device's memory.
   [[nodiscard]] llvm::Error CopyOut(std::span<std::byte> to, const std::byte* from);
   [[nodiscard]] llvm::Error Fill(std::span<std::byte> memory, std::byte value);
-  // All at once: the moves lie in the device's memory, `count` of them, and so does the buffer that they are out of.
+  // Does all moves at once: the moves lie in the device's memory, `count` of them, and so does the buffer that they are
+  // out of.
   [[nodiscard]] llvm::Error Move(const std::byte* moves, std::uint32_t count, const std::byte* buffer);
 
   // The event passes when all is done that the stream was given so far.

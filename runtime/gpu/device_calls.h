@@ -47,7 +47,7 @@ struct UcpDeviceCalls {
   int (*count)(int* devices);
   int (*describe)(int device, struct UcpDeviceFacts* facts);
 
-  // Of the device, and of the host where the device reads and writes it by itself ("pinned").
+  // Allocates memory of the device, and of the host where the device reads and writes it by itself ("pinned").
   int (*allocate)(int device, uint64_t bytes, void** memory);
   int (*release)(int device, void* memory);
   int (*allocate_pinned)(int device, uint64_t bytes, void** memory);
@@ -67,7 +67,7 @@ struct UcpDeviceCalls {
   int (*copy_in)(struct UcpStream* stream, void* to, const void* from, uint64_t bytes);   // From pinned memory.
   int (*copy_out)(struct UcpStream* stream, void* to, const void* from, uint64_t bytes);  // To pinned memory.
   int (*fill)(struct UcpStream* stream, void* to, int byte, uint64_t bytes);
-  // All of `moves`, which lie in the device's memory as `buffer` does, at once and in no order.
+  // Does all of `moves`, which lie in the device's memory as `buffer` does, at once and in no order.
   int (*move)(struct UcpStream* stream, const struct UcpMove* moves, uint32_t count, const void* buffer);
 };
 

@@ -19,7 +19,7 @@ struct alignas(16) WideUnit {
   std::uint64_t halves[2];
 };
 
-// At an address that is a multiple of the unit's size.
+// Loads from an address that is a multiple of the unit's size.
 template <typename Unit>
 UCP_GPU_TOO Unit LoadUnit(const std::byte* from) {
 #ifdef __CUDA_ARCH__
@@ -48,7 +48,7 @@ UCP_GPU_TOO void CopyUnits(const std::byte* from, std::byte* to, std::uint64_t b
   }
 }
 
-// In the largest units that both places and the length are multiples of.
+// Copies in the largest units that both places and the length are multiples of.
 UCP_GPU_TOO void CopyBytes(const std::byte* from, std::byte* to, std::uint64_t bytes, Lane lane) {
   const std::uint64_t common = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) | bytes;
   if (common % 16 == 0) return CopyUnits<WideUnit>(from, to, bytes, lane);

@@ -11,9 +11,9 @@
 
 namespace ucp {
 
-// Of "cuda:1", or of "cuda": the one at `place`, where they are counted round and round, so that the ranks on a machine
-// have each its own. Null for "cpu". Another name, or a number that is too large, is kUsage. Without the plugin, a
-// driver or a GPU: kUnsupported, and the message says what is missing.
+// Opens the device of "cuda:1", or of "cuda": the one at `place`, where they are counted round and round, so that the
+// ranks on a machine have each its own. Returns null for "cpu". Another name, or a number that is too large, is kUsage.
+// Without the plugin, a driver or a GPU: kUnsupported, and the message says what is missing.
 llvm::Expected<std::unique_ptr<Device>> OpenDevice(std::string_view name, int place = 0);
 
 // "CUDA", or "no CUDA", for --version: whether there is a plugin.

@@ -51,7 +51,7 @@ enum class JobTensorParts { kAll, kSome };
 llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks,
                                                    JobTensorParts parts = JobTensorParts::kAll);
 
-// As bytes, for other ranks.
+// Returns the tensors as bytes, for other ranks.
 std::string Encode(const JobTensorsOfRank& held);
 llvm::Expected<JobTensorsOfRank> DecodeJobTensors(std::string_view bytes);
 

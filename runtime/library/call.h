@@ -34,7 +34,7 @@ llvm::Expected<SourceRequest> RequestOf(const LoadSource& source, Communicator& 
 // Fails (kUsage) for settings that nobody can load with. All ranks call it, and all have the outcome.
 llvm::Expected<LoadOptions> LoadOptionsOf(const LoadSettings& settings, Communicator& ranks);
 
-// All processors for 0. Fails with kUsage for more than there may be.
+// Returns the number of threads to use: one for each processor for 0. Fails with kUsage for more than there may be.
 llvm::Expected<unsigned> ThreadsOf(unsigned threads);
 
 LoadTotals TotalsOf(const LoadReport& report);

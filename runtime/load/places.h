@@ -26,15 +26,15 @@ class Places {
   // The memory, and whose it is: null: the host's.
   std::span<std::byte> Of(RecordId record) const { return memory_[record.index()]; }
   const Device* DeviceOf(RecordId record) const { return device_[record.index()]; }
-  // Of a range of a record that is wanted.
+  // Returns the memory of a range of a record that is wanted.
   std::span<std::byte> Of(const TargetRange& range) const;
 
   // Returns all devices that have a record. Each needs a way to it before anything is put there; this keeps it.
   std::vector<const Device*> Devices() const;
   void ReachBy(const Device& device, Packing& packing) { ways_[&device] = &packing; }
 
-  // From byte `begin` of a record on. Bytes for a device are there after Finish(), and so are errors. By one thread at
-  // a time.
+  // Puts bytes into a record, from byte `begin` on. Bytes for a device are there after Finish(), and so are errors. By
+  // one thread at a time.
   void Put(RecordId record, std::uint64_t begin, std::span<const std::byte> bytes) const;
   [[nodiscard]] llvm::Error Finish() const;
 

@@ -16,7 +16,7 @@ struct SharedBytes {
   bool operator==(const SharedBytes&) const = default;
 };
 
-// By the number of a set, and by the place of a member among its ranks: how much of its cost that member has. The
+// Returns, by the number of a set and the place of a member among its ranks, how much of its cost that member has. The
 // sums of all ranks are as even as the sets allow. `alone`, by rank: what it reads for itself.
 std::vector<std::vector<std::uint64_t>> QuotasOf(std::span<const SharedBytes> sets,
                                                  std::span<const std::uint64_t> alone);

@@ -20,7 +20,7 @@ struct FoundManifest {
 // Where the manifest of what was named may stand, in this order.
 std::vector<std::string> RootsOf(const std::string& path);
 
-// In the folder that was named, or in the one above it: a tag's folder may be named as well.
+// Finds the manifest in the folder that was named, or in the one above it: a tag's folder may be named as well.
 llvm::Expected<std::optional<FoundManifest>> FindManifest(ReadableFileSystem& files, const std::string& path);
 
 }  // namespace ucp

@@ -57,8 +57,9 @@ std::string ToolName();  // "ucp 0.1.0"
 // hashes.
 std::string SourceIdentity(const Plan& plan);
 
-// Of what a plan wrote. `plan_hash` is ContentHash of EncodePlan(). `parts`: those of the target, if it is in several;
-// the manifest is then that of the first. Takes the tensors' digests out of the report.
+// Returns the manifest of the files that a plan wrote. `plan_hash` is ContentHash of EncodePlan(). `parts`: those of
+// the target, if it is in several; the manifest is then that of the first. Takes the tensors' digests out of the
+// report.
 Manifest MakeManifest(const Plan& plan, const std::string& plan_hash, ExecutionReport& report,
                       const TargetParts* parts = nullptr);
 

@@ -23,8 +23,8 @@ llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(ReadableFileSystem& fil
 // Returns whether the file is in this part.
 bool IsIn(const ManifestFile& file, int part);
 
-// Of what all parts of one run say alike, which is everything but their number: the digests of all files are in it, so
-// it differs if a part was made of other data.
+// Returns the hash of all that the parts of one run have in common, which is everything but their number: the digests
+// of all files are in it, so it differs if a part was made of other data.
 std::string HashOfAll(Manifest manifest);
 
 // "part 2 of 3"

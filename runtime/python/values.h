@@ -7,8 +7,8 @@
 
 namespace ucp {
 
-// Of one value; `maker` gets the keys of the storages of its tensors. Raises ucp.Error ("unsupported") if an
-// object is not a known one.
+// Makes the Python object of one value; `maker` gets the keys of the storages of its tensors. Raises ucp.Error
+// ("unsupported") if an object is not a known one.
 nanobind::object MakeValue(const pytorch::ValuePtr& value, const nanobind::object& maker);
 
 // The function read_pickle.

@@ -33,7 +33,7 @@ class DirectDescriptor {
   int Number() const;
   // The file system has no such way, or not for this file, or not for blocks of this size.
   void NoteRefusal(std::string why) const;
-  // In words, if it was refused; after Number().
+  // Returns the reason in words, if it was refused; after Number().
   std::optional<std::string> refusal() const;
   // The file lies in memory, and there is nothing that would be gone past; after Number().
   bool is_in_memory() const { return is_in_memory_; }

@@ -19,8 +19,8 @@ class DirectIoFiles : public ForwardingFileSystem {
  public:
   using ForwardingFileSystem::ForwardingFileSystem;
 
-  // For files that are opened from now on. A file that is created is filled through the page cache: it is small, or
-  // closed and opened again.
+  // Sets the way for files that are opened from now on. A file that is created is filled through the page cache: it is
+  // small, or closed and opened again.
   void Use(DirectIo means) {
     reads_directly_ = means.reads_directly;
     writes_directly_ = means.writes_directly;

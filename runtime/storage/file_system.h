@@ -46,8 +46,8 @@ class FileSystem : public ReadableFileSystem {
 
   [[nodiscard]] virtual llvm::Error MakeDirectory(const std::string& path) = 0;  // It must not exist; its parent must.
   [[nodiscard]] virtual llvm::Error SyncDirectory(const std::string& path) = 0;
-  // For all of the file system that holds `folder`. Fails with kUnsupported and the reason where there is no such call,
-  // or none that can be relied on.
+  // Opens a sync of all of the file system that holds `folder`. Fails with kUnsupported and the reason where there is
+  // no such call, or none that can be relied on.
   virtual llvm::Expected<std::unique_ptr<WholeSync>> OpenWholeSync(const std::string& folder);
   [[nodiscard]] virtual llvm::Error Rename(const std::string& from, const std::string& to) = 0;  // `to` must not exist.
   // Swaps two paths that both exist, in one step; kUnsupported where the file system cannot.

@@ -13,8 +13,8 @@ struct OpenFileShares {
   std::size_t writing = 128;
 };
 
-// At most these numbers, and less where fewer files may be open (`limit`). One of each is needed by every thread; fewer
-// than that is an error with the limit that would do (kUsage).
+// Returns at most these numbers, and less where fewer files may be open (`limit`). One of each is needed by every
+// thread; fewer than that is an error with the limit that would do (kUsage).
 llvm::Expected<OpenFileShares> DivideOpenFiles(std::uint64_t limit, unsigned threads);
 
 // Returns the number of files that the system allows this process (`ulimit -n`).

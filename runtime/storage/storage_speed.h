@@ -37,7 +37,7 @@ struct Speed {
 // that much room; kCancelled.
 llvm::Expected<std::vector<Speed>> MeasureStorage(const std::string& folder, const SpeedOptions& options);
 
-// From one place of memory to another, over all threads. Reads and writes `bytes`.
+// Measures copies from one place of memory to another, over all threads. Reads and writes `bytes`.
 Speed MeasureMemory(const SpeedOptions& options);
 
 }  // namespace ucp

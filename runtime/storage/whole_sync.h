@@ -15,13 +15,13 @@ class WholeSync {
   virtual ~WholeSync() = default;
   // Returns how many files and folders this is worth it for: it also waits for what others write to this file system.
   virtual std::size_t least_paths() const { return 256; }
-  // All that was written to the file system, names too, is durable when this returns. Fails with kIo as well if any
+  // Makes all that was written to the file system durable, names included. Fails with kIo as well if any
   // write to it, ours or another's, was lost since this object was made, whether or not anybody was informed.
   [[nodiscard]] virtual llvm::Error Sync() = 0;
 };
 
-// Of the operating system's file system that holds `folder`. Fails with kUnsupported and the reason where one call
-// would not make everything durable, or would be silent about an error.
+// Opens a sync of the operating system's file system that holds `folder`. Fails with kUnsupported and the reason where
+// one call would not make everything durable, or would be silent about an error.
 llvm::Expected<std::unique_ptr<WholeSync>> OpenRealWholeSync(const std::string& folder);
 
 }  // namespace ucp

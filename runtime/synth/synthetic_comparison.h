@@ -33,7 +33,7 @@ class SyntheticComparison {
   // Compares the elements of a range as the plan writes them. Safe to call from several threads.
   void Compare(const TargetRange& range, std::span<const std::byte> bytes);
 
-  // By record of the target. Call when no thread compares.
+  // Returns the wrong elements by record of the target. Call when no thread compares.
   const std::map<RecordId, WrongElements>& wrong() const { return *wrong_; }
 
  private:

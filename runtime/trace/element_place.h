@@ -27,7 +27,7 @@ std::optional<ElementPlace> PlaceInTarget(const Plan& plan, const PlanWrite& wri
                                           const Index& index);
 
 // "pp=0 tp=1 dp=3": the rank, by `mesh`, whose data-parallel axis is named if its size is the number of parts, and
-// "pp=0 tp=1, part 3 of 8" if none is. Empty if there is but one rank.
+// "pp=0 tp=1, part 3 of 8" if none is. It is empty if there is but one rank.
 std::string RankText(const ElementPlace& place, const Mesh& mesh);
 
 // Returns the axis that RankText() names for the part, if it does.

@@ -50,7 +50,8 @@ struct ElementTrace {
   std::vector<WrittenElement> written;  // In the order of Plan::writes.
 };
 
-// Of tensor `tensor`, at `index`, which must be in it. The plan must be verified; `root` is the folder of its source.
+// Traces the element of tensor `tensor` at `index`, which must be in it. The plan must be verified; `root` is the
+// folder of its source.
 llvm::Expected<ElementTrace> TraceElement(ReadableFileSystem& files, const std::string& root, const Plan& plan,
                                           TensorId tensor, const Index& index);
 

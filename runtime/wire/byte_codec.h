@@ -47,7 +47,7 @@ class ByteReader {
   bool has_failed() const { return has_failed_; }
   // Returns the rest, which no call has taken.
   std::string_view left() const { return left_; }
-  // All was taken, and nothing failed.
+  // Returns whether all was taken, and nothing failed.
   bool is_at_end() const { return !has_failed_ && left_.empty(); }
 
  private:

@@ -25,7 +25,7 @@ struct LocalLengths {
   // Returns nothing if the coordinate is outside of the mesh.
   std::optional<std::int64_t> At(const Coordinate& coordinate) const;
 
-  // Of the place `entry` of `lengths`.
+  // Returns the coordinate of the place `entry` of `lengths`.
   Coordinate CoordinateOf(std::size_t entry) const;
 };
 

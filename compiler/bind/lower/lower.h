@@ -12,7 +12,8 @@ namespace ucp {
 
 // Returns the layout on the ranks of `degrees`, the source's or any others: sizes of axes in expressions are theirs. On
 // the source's own mesh a tensor of a layer says no stages, since the source's headers do; elsewhere layers are spread
-// as `degrees` says, evenly if it says nothing. Nothing after reporting, for instance a cut that does not divide there.
+// as `degrees` says, evenly if it says nothing. Returns nothing after reporting, for instance a cut that does not
+// divide there.
 std::optional<Layout> LowerToMesh(const BoundSpec& bound, const Degrees& degrees, DiagnosticSink& sink);
 
 // Returns the tensors as the model has them, on one rank: what the spec says of other numbers of ranks (widths and

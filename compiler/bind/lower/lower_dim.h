@@ -20,8 +20,8 @@ struct LoweredDim {
   LocalLengths local;        // The length on each coordinate.
 };
 
-// Returns nothing after reporting: as for Evaluate, or a cut whose rule does not fit what it cuts. Nothing without a
-// report if it cuts by widths of a header that FindWidths could not tell.
+// Returns nothing after reporting: as for Evaluate, or a cut whose rule does not fit what it cuts. Returns nothing
+// without a report if it cuts by widths of a header that FindWidths could not tell.
 std::optional<LoweredDim> LowerDim(const Formula& formula, const Values& values, std::span<const std::int64_t> counters,
                                    DiagnosticSink& sink);
 

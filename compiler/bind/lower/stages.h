@@ -18,12 +18,12 @@ struct ResolvedStages {
 };
 
 // Returns the stages on the mesh of `values`, those of the tensor's ties included; without `at`, or of a whole model,
-// all of them. Nothing after reporting a stage that does not exist. `at` speaks of places of the pipeline, which are
-// the stages unless they are interleaved.
+// all of them. Returns nothing after reporting a stage that does not exist. `at` speaks of places of the pipeline,
+// which are the stages unless they are interleaved.
 std::optional<ResolvedStages> ResolveStages(const BoundTensor& tensor, const Values& values, DiagnosticSink& sink);
 
 // Returns how many chunks of layers each stage has: what the layout says, or `given` by a strategy; 1 if neither does.
-// Nothing after reporting that they differ, or make no sense.
+// Returns nothing after reporting that they differ, or make no sense.
 std::optional<std::int64_t> ResolveInterleave(std::optional<std::int64_t> given, const Values& values,
                                               DiagnosticSink& sink);
 

@@ -21,7 +21,7 @@ struct CountedNames {
 
 // Looks at each pattern with a counter up to this dim and nothing else (`{i + 3: layers@pp}`), in all branches of
 // `when`. A name that patterns of different dims fit does not count, nor does a counter that every stage begins anew.
-// Nothing if no name shows a number.
+// Returns nothing if no name shows a number.
 std::optional<CountedNames> CountNames(std::size_t dim, const Values& values, const InventoryIndex& found);
 
 }  // namespace ucp

@@ -10,9 +10,9 @@
 
 namespace ucp {
 
-// Of each such cut, from the first tensor of its declaration; MatchShapes compares the others. Call after
-// MatchPlacement: a cut of which a part is missing gets no widths, and this does not report it. Reports lengths that no
-// width makes.
+// Returns the widths of each such cut, from the first tensor of its declaration; MatchShapes compares the others. Call
+// after MatchPlacement: a cut of which a part is missing gets no widths, and this does not report it. Reports lengths
+// that no width makes.
 FoundWidths FindWidths(const Values& values, const std::vector<BoundTensor>& tensors, const InventoryIndex& found,
                        DiagnosticSink& sink);
 

@@ -11,9 +11,9 @@
 
 namespace ucp {
 
-// Of each of the inventory's shards, in their order, its name with the layer's own number: its number on the stage, and
-// the layers of the stages before. No names if no pattern of the spec counts so. Linear in shards. Nothing after
-// reporting layers that are missing on a stage, or that are not as many as the spec says.
+// Returns the name of each of the inventory's shards, in their order, with the layer's own number: its number on the
+// stage, and the layers of the stages before. No names if no pattern of the spec counts so. Linear in shards. Returns
+// nothing after reporting layers that are missing on a stage, or that are not as many as the spec says.
 std::optional<std::vector<std::string>> NamesOfLayers(const Values& values, const Inventory& inventory,
                                                       DiagnosticSink& sink);
 

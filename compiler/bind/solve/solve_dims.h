@@ -21,9 +21,9 @@ struct SolvedValues {
   std::vector<std::string> shard_names;         // As in BoundSpec; `found` looks into them.
 };
 
-// Every dim and fact has a value that a condition needs, or a name or shape in a branch that is taken. Nothing after
-// reporting. Afterwards `found` has each layer by its own number, also where the checkpoint counts from 0 on every
-// stage.
+// Every dim and fact has a value that a condition needs, or a name or shape in a branch that is taken. Returns nothing
+// after reporting. Afterwards `found` has each layer by its own number, also where the checkpoint counts from 0 on
+// every stage.
 std::optional<SolvedValues> SolveDims(const CheckedSpec& spec, InventoryIndex& found, const Settings& set,
                                       DiagnosticSink& sink);
 

@@ -26,7 +26,7 @@ class DecidedConditions {
   // counters it speaks of.
   std::optional<bool> Ask(const Condition& condition, const Pattern& pattern, std::span<const std::int64_t> counters);
 
-  // In source order, each condition that was asked:
+  // Returns, in source order, each condition that was asked:
   // "`i < dense` holds for i = 0..2 of 27; `dense` is 3, read from `config.first_k_dense_replace`"
   std::vector<Choice> Choices() const;
 

@@ -52,7 +52,7 @@ class Header {
 Truth Decide(const Condition& condition, const Values& values, std::span<const std::int64_t> counters,
              DiagnosticSink& sink);
 
-// All of them, as one.
+// Decides all guards as one condition.
 Truth Decide(const Guards& guards, const Values& values, std::span<const std::int64_t> counters, DiagnosticSink& sink);
 
 struct FactOutcome {

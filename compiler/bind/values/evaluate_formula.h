@@ -42,20 +42,20 @@ std::vector<Note> NotesOf(const Condition& condition, const Values& values);
 std::vector<Note> NotesOf(const References& references, const Values& values);
 
 // Returns the number that an expression without cuts and padding stands for, which is never negative. All its dims must
-// have values. Nothing after reporting: overflow, a remainder, a division by zero, a negative result.
+// have values. Returns nothing after reporting: overflow, a remainder, a division by zero, a negative result.
 std::optional<std::int64_t> Evaluate(const Formula& formula, const Values& values,
                                      std::span<const std::int64_t> counters, DiagnosticSink& sink);
 
-// The same, where the number may be negative.
+// Does the same where the number may be negative.
 std::optional<std::int64_t> EvaluateSigned(const Formula& formula, const Values& values,
                                            std::span<const std::int64_t> counters, DiagnosticSink& sink);
 
-// Returns the element of the list that a fact holds; fact and position must have values. nullptr after reporting: it is
-// not a list, or not that long. `range` is where the element is asked for.
+// Returns the element of the list that a fact holds; fact and position must have values. Returns nullptr after
+// reporting: it is not a list, or not that long. `range` is where the element is asked for.
 const FactValue* ElementOf(std::size_t fact, const Formula& position, SourceRange range, const Values& values,
                            std::span<const std::int64_t> counters, DiagnosticSink& sink);
 
-// In lowest terms. Nothing after reporting: as for Evaluate, or a scale of zero.
+// Returns the scale in lowest terms. Returns nothing after reporting: as for Evaluate, or a scale of zero.
 std::optional<Scale> EvaluateScale(const ScaleDeclaration& scale, const Values& values, DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -30,8 +30,8 @@ class Expander {
 
   // Returns all choices of counters and alternatives for which the guards hold, the last one fastest. The first
   // counters have the values in `outer`. A guard is asked as soon as its counters have values, so nothing behind it is
-  // computed where it does not hold. Nothing after reporting: a number that cannot be printed, a guard without meaning,
-  // or more than kMaxNames names in all.
+  // computed where it does not hold. Returns nothing after reporting: a number that cannot be printed, a guard without
+  // meaning, or more than kMaxNames names in all.
   std::optional<std::vector<ExpandedName>> Expand(const Pattern& pattern, const Guards& guards = {},
                                                   std::span<const std::int64_t> outer = {});
 

@@ -44,7 +44,7 @@ class Items final : public StoredItems {
   // where a file is missing or too short, where two items overlap, and where an item is not what the metadata says.
   [[nodiscard]] llvm::Error Read(const std::vector<std::string>& paths, std::vector<WantedItem> wanted);
 
-  // Of a chunk of a tensor that was read.
+  // Returns the tensor of a chunk that was read.
   const ItemTensor& tensor(const Chunk& chunk) const override { return tensors_[number_of_chunk_.at(&chunk)]; }
   FileId file(const Chunk& chunk) const override { return files_[wanted_[number_of_chunk_.at(&chunk)].file].id; }
 

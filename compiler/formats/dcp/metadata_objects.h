@@ -31,9 +31,9 @@ class MetadataObjects {
   llvm::Expected<Id> Attribute(Id object, std::string_view name, std::string_view what) const;
 
   llvm::Expected<std::string_view> NeedText(Id id, std::string_view what) const;
-  // Of an attribute that is a torch.Size, a tuple or a list.
+  // Returns the extents in an attribute that is a torch.Size, a tuple or a list.
   llvm::Expected<Extents> NeedExtents(Id object, std::string_view name, std::string_view what) const;
-  // Of a TensorStorageMetadata. Fails (kUnsupported) for layouts that are not strided.
+  // Returns the dtype of a TensorStorageMetadata. Fails (kUnsupported) for layouts that are not strided.
   llvm::Expected<DType> DTypeOf(Id tensor, std::string_view what) const;
   std::optional<std::vector<PathPart>> AsPath(Id id) const;
 

@@ -45,11 +45,11 @@ class PickleTree {
   std::optional<std::int64_t> Integer(Id id) const;
   bool IsNone(Id id) const { return kind(id) == Kind::kNone; }
 
-  // Of a global.
+  // Returns the module of a global.
   std::string_view Module(Id id) const { return TextOf(nodes_[id].a); }
   std::string_view Name(Id id) const { return TextOf(nodes_[id].b); }
 
-  // Of a call.
+  // Returns the callable of a call.
   Id Callable(Id id) const { return calls_[nodes_[id].a].callable; }
   Id Arguments(Id id) const { return calls_[nodes_[id].a].arguments; }
   Id State(Id id) const { return calls_[nodes_[id].a].state; }  // kNothing if there is none.

@@ -30,12 +30,12 @@ struct FileObjects {
   bool IsSafe() const;  // All of it is known.
 };
 
-// Of an archive or a stream that torch.save wrote, or of a row of pickles of any protocol. Nothing for a file that is
-// none of these by its content and its name. Headers only: elements are not read. Never fails for what is in a file,
-// but says in the result what it could not read.
+// Of an archive or a stream that torch.save wrote, or of a row of pickles of any protocol. Returns nothing for a file
+// that is none of these by its content and its name. Headers only: elements are not read. Never fails for what is in a
+// file, but says in the result what it could not read.
 llvm::Expected<std::optional<FileObjects>> ObjectsIn(const ReadableFile& file, const KnownObjects& known);
 
-// The same of a file that has been read, for its name and content.
+// Does the same for a file that has been read, for its name and content.
 std::optional<FileObjects> ObjectsIn(const std::string& name, const std::string& content, const KnownObjects& known);
 
 }  // namespace ucp::objects

@@ -42,7 +42,7 @@ class KnownObjects {
 
   // Returns whether this one value is known, whatever it holds.
   bool IsKnown(const pytorch::Value& value) const;
-  // Its contents that must also be known. Call with one that is known.
+  // Appends the contents that must also be known. Call with one that is known.
   void AppendOpen(const pytorch::Value& value, std::vector<const pytorch::Value*>& values) const;
   // Returns the open parts of a call that is known; nothing if it is kept, and all of them are.
   std::optional<OpenParts> OpenPartsOf(const pytorch::Call& call) const;

@@ -16,7 +16,7 @@ struct Candidate {
   bool is_root = false;              // It has a file `latest`, and is not a checkpoint itself.
 };
 
-// By name. Hidden folders are none, and neither is a link to another candidate.
+// Returns the candidates by name. Hidden folders are none, and neither is a link to another candidate.
 llvm::Expected<std::vector<Candidate>> FindCandidates(ReadableFileSystem& files, const std::string& folder);
 
 // "global_step3, global_step9 (deepspeed), universal (universal)"

@@ -19,15 +19,15 @@ struct Claim {
 };
 using Claims = std::vector<Claim>;
 
-// That the folder is a checkpoint.
+// Returns the claims that the folder is a checkpoint.
 llvm::Expected<Claims> ClaimsOnItself(ReadableFileSystem& files, const std::string& folder);
 
-// Those of the folder that the file `latest_file` in `root` names. Fails as FollowLatest() does.
+// Returns the claims of the folder that the file `latest_file` in `root` names. Fails as FollowLatest() does.
 llvm::Expected<Claims> ClaimsByLatest(ReadableFileSystem& files, const std::string& root,
                                       const std::string& latest_file);
 
-// Of several, the one that is meant: weights alone yield, with a remark, to a checkpoint that they stand beside. Fails
-// (kBadData) if that leaves several. `level` is where they were found.
+// Returns the one of several claims that is meant: weights alone yield, with a remark, to a checkpoint that they stand
+// beside. Fails (kBadData) if that leaves several. `level` is where they were found.
 llvm::Expected<Recognised> Decide(ReadableFileSystem& files, const Claims& claims, const std::string& level);
 
 }  // namespace ucp

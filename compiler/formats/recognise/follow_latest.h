@@ -14,8 +14,8 @@ namespace ucp {
 
 using IsCheckpoint = llvm::function_ref<llvm::Expected<bool>(const std::string& folder)>;
 
-// Returns the folder that the file `name` in `root` names. Nothing if there is no such file, or if a checkpoint is
-// called so. Fails (kBadData) if it is neither a regular file nor a link to one, if it is empty, or if it names
+// Returns the folder that the file `name` in `root` names. Returns nothing if there is no such file, or if a checkpoint
+// is called so. Fails (kBadData) if it is neither a regular file nor a link to one, if it is empty, or if it names
 // unfinished work, or what is not in the root, missing, or not a checkpoint.
 llvm::Expected<std::optional<std::string>> FollowLatest(ReadableFileSystem& files, const std::string& root,
                                                         const std::string& name, IsCheckpoint is_checkpoint);

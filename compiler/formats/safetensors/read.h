@@ -15,8 +15,8 @@ namespace ucp::safetensors {
 // Returns whether a folder holds a model, or two of which one is to be named.
 llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folder);
 
-// Of a `.safetensors` file or index: its folder, if it belongs to the only model there, else itself. Nothing for other
-// files.
+// Returns, for a `.safetensors` file or index, its folder if it belongs to the only model there, else itself. Returns
+// nothing for other files.
 llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path);
 
 // A folder for which IsModel() is true, or what ModelMeantBy() returned. `readers` are those of all families whose part

@@ -37,7 +37,7 @@ struct DiffOutcome {
   DiffReport report;
 };
 
-// In this process alone. Fails with kUsage if no tensor fits, or if the memory is too little.
+// Compares two checkpoints, in this process alone. Fails with kUsage if no tensor fits, or if the memory is too little.
 llvm::Expected<DiffOutcome> Diff(const DiffRequest& request, ExecutionOptions execution, const JobHooks& hooks = {});
 
 }  // namespace ucp

@@ -10,8 +10,8 @@
 
 namespace ucp::dcp {
 
-// Of a parameter of this shape with this first shard; `value` may be null. It can be named and left out, and is not
-// carried.
+// Returns a loose state of a parameter of this shape with this first shard; `value` may be null. It can be named and
+// left out, and is not carried.
 LooseState LooseStateOf(const StateEntry& state, const std::vector<std::int64_t>& shape, std::size_t shard,
                         const pytorch::ValuePtr& value);
 

@@ -24,9 +24,9 @@ inline constexpr const char* kAccelerateOptimizer = "optimizer_0/";
 
 class Style {
  public:
-  // One of the words of the setting `style`.
+  // Makes a style of one of the words of the setting `style`.
   explicit Style(std::string_view word);
-  // That of a source: where its two dicts stand, and whether the keys of the optimizer's are joined.
+  // Makes the style of a source: where its two dicts stand, and whether the keys of the optimizer's are joined.
   Style(EntryPath model, EntryPath optimizer, bool is_flat, bool has_two_folders);
 
   // Returns the folders of the model's entries and of the optimizer's, with a slash at the end; "" is the checkpoint's

@@ -7,7 +7,8 @@
 
 namespace ucp::dcp {
 
-// For a layout that CutIntoBoxes() cut. Fails (kUnsupported) where two entries would have one key.
+// Lays out the files of a folder, for a layout that CutIntoBoxes() cut. Fails (kUnsupported) where two entries would
+// have one key.
 llvm::Expected<TargetFiles> LayOutFolder(const TargetRequest& request);
 
 }  // namespace ucp::dcp

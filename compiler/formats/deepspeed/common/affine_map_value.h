@@ -11,7 +11,7 @@ namespace ucp {
 // Returns nothing if it is not a map of the form that ParamAffineMap.to_dict() writes.
 std::optional<AffineMap> ReadAffineMap(const pytorch::Value& value);
 
-// In that form.
+// Returns the map in that form.
 pytorch::ValuePtr MakeAffineMap(const AffineMap& map);
 
 }  // namespace ucp

@@ -30,12 +30,12 @@ struct CutDimension {
   bool IsPaddedVocabulary(std::size_t dims) const;
 };
 
-// Returns the one dimension that is cut. Nothing if none is, if several are, if another axis than tp has a part in it,
-// or if something in it is cut beside something that is not.
+// Returns the one dimension that is cut. Returns nothing if none is, if several are, if another axis than tp has a part
+// in it, or if something in it is cut beside something that is not.
 std::optional<CutDimension> FindCut(std::span<const ShapeExpr> dims);
 
-// Returns how many places of the run each rank has, padding included. Nothing if the ranks do not hold neighbouring
-// stretches of it, in their order.
+// Returns how many places of the run each rank has, padding included. Returns nothing if the ranks do not hold
+// neighbouring stretches of it, in their order.
 std::optional<std::vector<std::int64_t>> WidthsOf(const CutRun& run, const Mesh& mesh);
 
 }  // namespace ucp

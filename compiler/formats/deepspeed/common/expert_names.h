@@ -39,8 +39,8 @@ struct ExpertLayer {
 // DeepSpeed target needs their order.
 pytorch::Entry ExpertLayersEntry(const std::vector<ExpertLayer>& layers);
 
-// Takes the entry out of `entries`, which were read from the file `where`. Empty if there is none; an error if it is
-// not of the form that ExpertLayersEntry() gives it.
+// Takes the entry out of `entries`, which were read from the file `where`. It is empty if there is none; an error if it
+// is not of the form that ExpertLayersEntry() gives it.
 llvm::Expected<std::vector<ExpertLayer>> TakeExpertLayersEntry(std::vector<pytorch::Entry>& entries,
                                                                const std::string& where);
 

@@ -37,7 +37,7 @@ struct FamilyState final : FormatState {
 
 // DeepSpeed's part of a training state; an empty one if it has none, or another family's.
 const FamilyState& StateOf(const TrainingState& training);
-// The same to fill in. Copies of `training` keep what they have. The reference holds until the next call.
+// Returns the same state to fill in. Copies of `training` keep what they have. The reference holds until the next call.
 FamilyState& EditState(TrainingState& training);
 
 // A FormatStateReader.

@@ -28,19 +28,19 @@ struct PipelineLayers {
   bool operator==(const PipelineLayers&) const = default;
 };
 
-// On which stages `pipeline` remembers a tensor; null if it does not.
+// Returns the stages on which `pipeline` remembers a tensor; null if it does not.
 const std::set<std::int64_t>* RememberedStages(const PipelineLayers& pipeline, std::string_view tensor);
 
 pytorch::Entry PipelineEntry(const PipelineLayers& pipeline);
 
-// Takes the entry out of `entries`, which were read from the file `where`. Nothing if there is none; an error if it is
-// not of the form that PipelineEntry() gives it.
+// Takes the entry out of `entries`, which were read from the file `where`. Returns nothing if there is none; an error
+// if it is not of the form that PipelineEntry() gives it.
 llvm::Expected<std::optional<PipelineLayers>> TakePipelineEntry(std::vector<pytorch::Entry>& entries,
                                                                 const std::string& where);
 
 // Returns the layers of a pipeline that no file lists, in a universal folder of DeepSpeed's own, if the names of all
-// parameters say them: "3.norm.weight" is in the file of layer 3. Nothing if there is another name (which layer a tied
-// module has its file for is not known), or buffers or frozen parameters, which such a folder leaves out.
+// parameters say them: "3.norm.weight" is in the file of layer 3. Returns nothing if there is another name (which layer
+// a tied module has its file for is not known), or buffers or frozen parameters, which such a folder leaves out.
 std::optional<PipelineLayers> LayersFromNames(const std::vector<ModelStates>& states);
 
 }  // namespace ucp

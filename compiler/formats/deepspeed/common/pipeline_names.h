@@ -18,10 +18,10 @@
 namespace ucp::deepspeed {
 
 // Where a PipelineModule registers a parameter: its layer ("5.norm.weight"), or -1 for tied modules, which come before
-// all layers. Nothing for a name that is none of a pipeline's.
+// all layers. Returns nothing for a name that is none of a pipeline's.
 std::optional<std::int64_t> PlaceInPipeline(const std::string& name);
 
-// Returns the prefix of the names of its layer: "5." or "tied_modules.embed.". Empty for a name that is none of a
+// Returns the prefix of the names of its layer: "5." or "tied_modules.embed.". It is empty for a name that is none of a
 // pipeline's.
 std::string PrefixInPipeline(const std::string& name);
 

@@ -10,7 +10,7 @@ namespace ucp {
 
 std::unique_ptr<const Format> MakeDeepSpeedFormat();
 
-// Of the part of a training state that both of DeepSpeed's formats understand.
+// Returns the reader of the part of a training state that both of DeepSpeed's formats understand.
 FormatStateReader DeepSpeedStateReader();
 
 }  // namespace ucp

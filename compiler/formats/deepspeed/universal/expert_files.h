@@ -36,8 +36,8 @@ llvm::Expected<StackedExperts> StackExperts(const LogicalTensor& tensor, std::sp
 // Returns the two keys; none for what is not an expert's.
 std::vector<pytorch::Entry> ExpertEntries(const StackedExperts& stack);
 
-// The same of AutoEP's tensors, which have an expert for each place of their first dimension: an engine with AutoEP
-// takes its own, whatever number of ranks it spreads them over.
+// Does the same for AutoEP's tensors, which have an expert for each place of their first dimension: an engine with
+// AutoEP takes its own, whatever number of ranks it spreads them over.
 std::vector<pytorch::Entry> FusedExpertEntries(const LogicalTensor& tensor);
 
 using ShapeOfName = std::unordered_map<std::string, std::vector<std::int64_t>>;

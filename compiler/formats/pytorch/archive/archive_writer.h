@@ -45,7 +45,7 @@ struct ArchiveLayout {
 // that `root` does not name are written all the same. Deterministic.
 ArchiveLayout LayOutArchive(std::string_view root_folder, const Value& root, std::span<const StorageToWrite> storages);
 
-// The same around a pickle that exists.
+// Does the same around a pickle that exists.
 ArchiveLayout LayOutArchiveAround(std::string_view root_folder, std::string_view pickle,
                                   std::span<const StorageToWrite> storages);
 

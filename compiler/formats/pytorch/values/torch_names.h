@@ -10,8 +10,8 @@
 
 namespace ucp::pytorch {
 
-// "FloatStorage" for kFloat32. Nothing for dtypes that are younger than these classes (float8, uint16 to uint64): their
-// storages are untyped.
+// "FloatStorage" for kFloat32. Returns nothing for dtypes that are younger than these classes (float8, uint16 to
+// uint64): their storages are untyped.
 std::optional<std::string_view> StorageClassName(DType dtype);
 std::optional<DType> StorageClassDType(std::string_view class_name);
 

@@ -15,7 +15,7 @@
 namespace ucp::pytorch {
 
 // Returns the value under a text key of a dict, an OrderedDict or another mapping, or the attribute of that name of an
-// object (argparse.Namespace, fragment_address, LossScaler). Null if there is none. Linear in the entries.
+// object (argparse.Namespace, fragment_address, LossScaler). Returns null if there is none. Linear in the entries.
 ValuePtr Find(const Value& value, std::string_view key);
 ValuePtr Find(const Value& value, std::int64_t key);  // An integer key of a mapping.
 
@@ -23,7 +23,8 @@ bool IsOrderedDict(const Value& value);
 
 // Returns the entries of a dict, an OrderedDict or another mapping; null for other values.
 const std::vector<Entry>* Entries(const Value& value);
-// Returns the attributes of an object: the entries of its state. Null for other values. (An OrderedDict has both.)
+// Returns the attributes of an object: the entries of its state. Returns null for other values. (An OrderedDict has
+// both.)
 const std::vector<Entry>* Attributes(const Value& value);
 // Returns the items of a list, a tuple, a torch.Size, a set or a frozenset; null for other values.
 const std::vector<ValuePtr>* Items(const Value& value);
@@ -38,8 +39,8 @@ std::optional<DType> AsDType(const Value& value);  // `torch.float16`.
 std::optional<std::vector<std::int64_t>> AsIntegers(const Value& value);
 
 // "collections.OrderedDict", "argparse.Namespace", "deepspeed.runtime.zero.config.ZeroStageEnum": the class (or
-// function) that makes this object, in Python 3's spelling. Of an enum member its class, in both forms. Empty for plain
-// values.
+// function) that makes this object, in Python 3's spelling. Of an enum member its class, in both forms. It is empty for
+// plain values.
 std::string ClassName(const Value& value);
 
 // A member of an enum: `Class(2)` or `getattr(Class, 'gradients')`. Only a form: the caller knows which classes are
@@ -55,8 +56,8 @@ std::optional<EnumMember> AsEnumMember(const Value& value);
 // the old tree or rebuilt with the same sharing. Linear.
 ValuePtr ReplaceTensors(const ValuePtr& root, const std::function<ValuePtr(const ValuePtr& tensor)>& replacement);
 
-// One readable line, Python-like; what is shared is printed once, as `&1 {...}`, and then named `*1`. Two trees print
-// the same if and only if they mean the same with the same sharing of lists, dicts, calls, tensors and storages.
+// Returns one readable line, Python-like; a shared value is printed once, as `&1 {...}`, and then named `*1`. Two trees
+// print the same if and only if they mean the same with the same sharing of lists, dicts, calls, tensors and storages.
 // Linear.
 std::string Print(const Value& value);
 

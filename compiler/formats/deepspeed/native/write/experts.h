@@ -49,9 +49,9 @@ class ExpertsToWrite {
   bool IsHeldAt(const std::string& name, std::int64_t expert_rank) const;
   // Returns the name on the rank that has it.
   std::string LocalName(const std::string& name) const;
-  // Of the ranks that share experts out, those that have what is held by this expert rank, in order.
+  // Returns, of the ranks that share experts out, those that have the experts of this expert rank, in order.
   std::vector<std::int64_t> RanksOf(std::int64_t expert_rank) const;
-  // By the number among these ranks.
+  // Returns the expert rank of a rank, by its number among these ranks.
   std::int64_t ExpertRankOf(std::int64_t rank) const;
   // Returns the number among them of one partition of a tensor-parallel rank, and the expert rank of its first one.
   std::int64_t NumberOf(std::int64_t tensor_rank, std::int64_t partition) const;

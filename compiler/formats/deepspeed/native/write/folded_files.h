@@ -13,15 +13,15 @@
 
 namespace ucp::deepspeed {
 
-// To a file of model states; `names` are those of its module.
+// Adds the entries to a file of model states; `names` are those of its module.
 void AddFoldingOfModel(const WriteOptions& options, const ExpertsToWrite& experts, RankInFiles place,
                        const std::vector<std::string>& names, std::vector<pytorch::Entry>& entries);
 
-// To a partition's file of the optimizer, which has these groups.
+// Adds the entries to a partition's file of the optimizer, which has these groups.
 void AddFoldingOfOptimizer(const WriteOptions& options, const ExpertsToWrite& experts, RankInFiles place,
                            const std::vector<FlatGroupToWrite>& groups, std::vector<pytorch::Entry>& entries);
 
-// To a file of an expert's weights, or of an expert rank's optimizer.
+// Adds the entries to a file of an expert's weights, or of an expert rank's optimizer.
 void AddFoldingOfExperts(const WriteOptions& options, const ExpertsToWrite& experts, std::int64_t tensor_rank,
                          std::int64_t expert_rank, std::vector<pytorch::Entry>& entries);
 

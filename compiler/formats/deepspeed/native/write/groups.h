@@ -65,9 +65,9 @@ class GroupsToWrite {
   };
   // Returns the parameters in the group's own order, not placed yet.
   llvm::Expected<FlatGroupToWrite> HeldOf(std::size_t g, const Coordinate& coordinate) const;
-  // As zero12_groups.h has it; without ZeRO, one part with no padding.
+  // Flattens the group as zero12_groups.h has it; without ZeRO, one part with no padding.
   void Flatten(FlatGroupToWrite& group) const;
-  // As zero3_states.h has it.
+  // Cuts the group as zero3_states.h has it.
   std::vector<FlatGroupToWrite> CutIntoSubGroups(FlatGroupToWrite group) const;
   llvm::Expected<Ordered> Find(const std::string& name) const;
   std::vector<std::int64_t> AllRanks() const;

@@ -28,7 +28,7 @@ class LooseStatesToWrite {
  private:
   // Returns the parameters that the optimizer steps as one tensor, in the order of FlatGroupToWrite::loose.
   std::vector<SteppedElements> SteppedIn(const FlatGroupToWrite& group) const;
-  // Of the target, what has the first elements of `source`; nullptr if nothing has.
+  // Returns the elements of the target that have the first elements of `source`; nullptr if nothing has.
   const SteppedElements* InItsPlace(const SteppedElements& source) const;
 
   const TrainingState& training_;

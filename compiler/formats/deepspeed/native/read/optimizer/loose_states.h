@@ -9,7 +9,7 @@
 
 namespace ucp::deepspeed {
 
-// All of `tensor.others`. `why_not_carried` is empty if the file has their tensors as the optimizer had them.
+// Adds all of `tensor.others`. `why_not_carried` is empty if the file has their tensors as the optimizer had them.
 void AddLooseStates(const OptimizerContext& context, const SteppedTensor& tensor, const SteppedElements& belongs_to,
                     const std::string& why_not_carried);
 

@@ -44,7 +44,7 @@ struct OptimizerContext {
     return fused_experts.any() ? fused_experts.PlaceOf(mp, expert_rank) : experts.PlaceOf(mp, expert_rank);
   }
 
-  // The same where the files of several tensor-parallel ranks have copies of what is one expert rank's.
+  // Does the same where the files of several tensor-parallel ranks have copies of what is one expert rank's.
   Coordinate PlaceOfExpertsIn(std::int64_t mp, std::int64_t expert_rank) const {
     Coordinate place = PlaceOfExperts(mp, expert_rank);
     if (fused_experts.any()) place.at["tp"] = degrees.RankOf(mp).At("tp");
@@ -64,7 +64,8 @@ llvm::Expected<std::vector<RankGroups>> AddPartitionedOptimizer(const OptimizerC
 llvm::Expected<std::vector<RankGroups>> AddWholeOptimizer(const OptimizerContext& context,
                                                           std::vector<WholeOptimizer>& optimizers);
 
-// The same of one rank, which has the experts of `expert_rank`; `states` has the names of `optimizer`, and the module.
+// Does the same for one rank, which has the experts of `expert_rank`; `states` has the names of `optimizer`, and the
+// module.
 llvm::Expected<RankGroups> AddWholeRank(const OptimizerContext& context, std::int64_t mp, const ModelStates& states,
                                         WholeOptimizer& optimizer, std::int64_t expert_rank = 0);
 

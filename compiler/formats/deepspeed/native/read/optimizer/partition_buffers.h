@@ -21,8 +21,8 @@ struct PartitionPart {
 // Returns the partition whose single numbers count, by the files of all.
 std::size_t BelievedOf(const OptimizerContext& context, const std::vector<Speaker>& partitions);
 
-// All parts have the same step, or that of the partition that is believed counts, and states of the same types. Fails
-// with `owner` ("group 2"), both files and both values.
+// Checks that all parts have the same step, or that of the partition that is believed counts, and states of the same
+// types. Fails with `owner` ("group 2"), both files and both values.
 [[nodiscard]] llvm::Error CheckParts(const OptimizerContext& context, const std::string& owner,
                                      const std::vector<PartitionPart>& parts);
 

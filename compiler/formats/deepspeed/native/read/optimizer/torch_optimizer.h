@@ -44,7 +44,7 @@ class TorchOptimizerReader {
   [[nodiscard]] llvm::Error Bad(const std::string& sentence) const;
   [[nodiscard]] llvm::Error Unsupported(const std::string& found) const;
 
-  // Of a tensor that holds `state` of `owner` ("group 2"); a contiguous vector.
+  // Returns the place of a tensor that holds `state` of `owner` ("group 2"); a contiguous vector.
   llvm::Expected<TensorPlace> PlaceOf(const pytorch::ValuePtr& tensor, const std::string& state,
                                       const std::string& owner) const;
   llvm::Expected<TensorPlace> VectorPlace(const pytorch::ValuePtr& tensor, const std::string& state,

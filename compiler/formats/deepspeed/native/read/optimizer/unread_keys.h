@@ -8,10 +8,10 @@
 
 namespace ucp::deepspeed {
 
-// Of the dict at the top of an optimizer file, beside what DeepSpeed has there.
+// Returns the keys of the dict at the top of an optimizer file, beside what DeepSpeed has there.
 std::vector<std::string> UnreadKeys(const pytorch::Value& root);
 
-// One sentence for each key, however many files have it; `path` is the file.
+// Adds one sentence for each key, however many files have it; `path` is the file.
 void NoteUnread(const std::string& path, const std::vector<std::string>& keys, std::vector<std::string>& remarks);
 
 }  // namespace ucp::deepspeed

@@ -31,8 +31,8 @@ struct WholeOptimizer : Speaker {
   std::vector<pytorch::Entry> others;  // cur_scale, clip_grad, …: carried on.
 };
 
-// Returns the tensor of the optimizer that is as large as what it steps: the master, or the largest state. Null before
-// the first step at kModule. (States of other shapes have fewer elements, such as Adafactor's rows.)
+// Returns the tensor of the optimizer that is as large as what it steps: the master, or the largest state. Returns null
+// before the first step at kModule. (States of other shapes have fewer elements, such as Adafactor's rows.)
 const TensorPlace* SameShapedTensorOf(WholeForm form, const SteppedTensor& tensor);
 
 // Returns whether some of what it steps has nothing as large in it.

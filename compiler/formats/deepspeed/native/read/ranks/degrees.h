@@ -29,9 +29,10 @@ struct Degrees {
 // Refuses kinds of checkpoints that this version does not read, by their file names.
 [[nodiscard]] llvm::Error CheckServed(const CheckpointFiles& files, const std::string& folder);
 
-// From the model-states files, by rank, and the names of all files. `mp_world_size` and the files are believed before
-// `checkpoint_parallel_dimensions`, whose tp_degree can be the sequence-parallel degree; remarks say so. Fails if files
-// are missing (named, with how many there should be) or contradict each other (both files, both values).
+// Finds the degrees from the model-states files, by rank, and the names of all files. `mp_world_size` and the files are
+// believed before `checkpoint_parallel_dimensions`, whose tp_degree can be the sequence-parallel degree; remarks say
+// so. Fails if files are missing (named, with how many there should be) or contradict each other (both files, both
+// values).
 llvm::Expected<Degrees> FindDegrees(const CheckpointFiles& files, const std::string& folder,
                                     const std::vector<ModelStates>& states, std::vector<std::string>& remarks);
 

@@ -73,7 +73,7 @@ class Experts {
   std::vector<std::pair<std::string, TensorPlace>> TensorsOf(std::int64_t mp, std::int64_t expert_rank) const;
 
   // Without ZeRO, the model-parallel rank that saved an expert rank's optimizer: `mp`, or of the ranks that share
-  // experts out with it the one that has such a file. Nothing if there is none.
+  // experts out with it the one that has such a file. Returns nothing if there is none.
   std::optional<std::int64_t> SaverOfOptimizer(const CheckpointFiles& files, std::int64_t mp,
                                                std::int64_t expert_rank) const;
 
@@ -94,7 +94,7 @@ class Experts {
   using LayerOfRank = std::pair<std::int64_t, std::string>;
 
   std::int64_t FirstOf(std::int64_t mp) const { return mp - mp % tensor_ranks_; }
-  // Of the ranks that share experts out together, the one that has a file of this expert; else `mp`.
+  // Returns, of the ranks that share experts out together, the one that has a file of this expert; else `mp`.
   ExpertOf FileOf(const CheckpointFiles& files, std::int64_t mp, std::int64_t layer, std::int64_t expert) const;
   llvm::Error ReadFiles(SourceArchives& archives, const CheckpointFiles& files, const std::string& folder,
                         const std::vector<ModelStates>& states);

@@ -67,7 +67,7 @@ class FusedExperts {
 
   // Returns the shapes that an expert rank has, from those of another one.
   std::vector<NamedShape> ShapesAt(std::int64_t expert_rank, std::vector<NamedShape> shapes) const;
-  // The same for the groups of `param_shapes`.
+  // Does the same for the groups of `param_shapes`.
   std::vector<std::vector<NamedShape>> ShapesAt(std::int64_t expert_rank,
                                                 std::vector<std::vector<NamedShape>> groups) const;
 
@@ -75,7 +75,7 @@ class FusedExperts {
   // experts are placed, and whose it is (`folding`). `first` is the first of its stage.
   [[nodiscard]] llvm::Error CheckPartition(const ModelStates& first, const ModelStates& other, std::int64_t mp,
                                            std::int64_t partition) const;
-  // The same of what an optimizer's file says in `folding`.
+  // Does the same for what an optimizer's file says in `folding`.
   [[nodiscard]] llvm::Error CheckOptimizerFile(const std::optional<Folding>& folding, const std::string& path,
                                                std::int64_t mp, std::int64_t partition) const;
 
@@ -83,8 +83,8 @@ class FusedExperts {
   // the place of the first one's, and its own shape; WeightsOf() has all of it.
   std::vector<std::pair<std::string, TensorPlace>> TensorsOf(std::int64_t mp, std::int64_t expert_rank) const;
   Buffer WeightsOf(const std::string& name, std::int64_t mp, std::int64_t expert_rank) const;
-  // The same as CheckOptimizerFile() of what an expert rank has in a file of its own: an expert's weights, and without
-  // ZeRO the optimizer.
+  // Does the same as CheckOptimizerFile() for what an expert rank has in a file of its own: an expert's weights, and
+  // without ZeRO the optimizer.
   [[nodiscard]] llvm::Error CheckExpertFile(const std::optional<Folding>& folding, const std::string& path,
                                             std::int64_t mp, std::int64_t expert_rank) const;
   // A tensor that no group of `param_shapes` has is frozen; call it when the optimizers' parameters are known.
@@ -122,7 +122,7 @@ class FusedExperts {
   // Returns the tensors of its stage that `states`, of an expert rank, lists.
   llvm::Expected<FusedTensors> ListTensors(const std::string& folder, const ModelStates& states, const Stage& stage,
                                            std::int64_t expert_rank) const;
-  // The same from a file of an expert's weights, the first of the layer.
+  // Does the same from a file of an expert's weights, the first of the layer.
   void ListTensorsOfFile(const AutoEpLayer& layer, const ModuleEntries& entries, std::int64_t expert);
   void FindLayersOfTensors();
   llvm::Error CheckTensorRank(const std::string& folder, const ModelStates& states, std::int64_t mp) const;

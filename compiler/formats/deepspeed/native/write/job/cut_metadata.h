@@ -30,8 +30,8 @@ inline constexpr char kCutMetadata[] = "universal_checkpoint_info";
 pytorch::ValuePtr DescribeCuts(const TargetRequest& request, const WriteOptions& options,
                                std::vector<std::string>& remarks);
 
-// Of Megatron-DeepSpeed: how many rows its padded vocabulary has over all ranks of this metadata; nothing if it has
-// none.
+// Returns, for Megatron-DeepSpeed, how many rows the padded vocabulary has over all ranks of this metadata; nothing if
+// it has none.
 std::optional<std::int64_t> PaddedVocabulary(const pytorch::Value& metadata);
 
 }  // namespace ucp::deepspeed

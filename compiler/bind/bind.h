@@ -1,5 +1,5 @@
-// A checked spec against one checkpoint: dims get their values, names are expanded and found, and every shape is
-// compared with every local tensor. The rest can be lowered to any mesh (lower/lower.h, included for callers).
+// Binds a checked spec to one checkpoint: dims get their values, names are expanded and found, and every shape is
+// compared with every local tensor. The result can be lowered to any mesh (lower/lower.h, included for callers).
 #pragma once
 
 #include <optional>

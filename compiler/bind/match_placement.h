@@ -1,4 +1,4 @@
-// Every tensor of the source is where the spec says.
+// Checks that every tensor of the source is where the spec says.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace ucp {
 
-// Each tensor is on the stages that the spec says, and on each of them all parts of it are there. One message for each
-// declaration, however many tensors it is wrong for.
+// Checks that each tensor is on the stages that the spec says, and that on each of them all parts of it are there.
+// Reports one message for each declaration, however many tensors it is wrong for.
 void MatchPlacement(const Values& values, const std::vector<BoundTensor>& tensors, const InventoryIndex& found,
                     DiagnosticSink& sink);
 

@@ -1,4 +1,4 @@
-// From ANTLR's parse tree to our tree: declarations, layouts and their items. Private to this folder.
+// Builds our tree from ANTLR's parse tree: declarations, layouts and their items. Private to this folder.
 #pragma once
 
 #include <UcpParser.h>
@@ -9,10 +9,11 @@
 
 namespace ucp {
 
-// `file` must come from a parse without syntax errors. Reports what the grammar is too generous about, and leaves out
-// the items that it is about; a dim or a fact keeps its name.
+// The version that `ucp 1` names.
 inline constexpr std::int64_t kLanguageVersion = 1;
 
+// Builds the tree of `file`, which must come from a parse without syntax errors. Reports mistakes that the grammar
+// allows, and leaves out the items that have them; a dim or a fact keeps its name.
 ast::File BuildTree(grammar::UcpParser::FileContext& file, const Source& source, DiagnosticSink& sink);
 
 }  // namespace ucp

@@ -1,7 +1,7 @@
-// The floating-point types that checkpoints hold numbers in: how each is stored, and what is computed with. float32 is
-// rounded to the types that models compute with to nearest, ties to even, as PyTorch does. A NaN is rounded to the
-// positive quiet one without payload. Without branches and always inlined, so that loops over them become vectors; and
-// nvcc compiles them for GPUs too, so that a number is cast by the same lines wherever that happens.
+// The floating-point types of checkpoints: how each is stored, and in which type it is computed with. float32 is
+// rounded to narrower types to nearest, ties to even, as PyTorch does. A NaN is rounded to the positive quiet one
+// without payload. The functions have no branches and are always inlined, so that loops over them become vectors. nvcc
+// also compiles them for GPUs, so that the same lines cast a number on the host and on a device.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,7 @@ UCP_GPU_TOO std::uint16_t RoundToFloat16(float value) {
 
 UCP_GPU_TOO float WidenBFloat16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 
-// The bits moved to their places are the number but for the bias, subnormals too.
+// Moves the bits to their places, and multiplies by the difference of the biases; that is also right for subnormals.
 UCP_GPU_TOO float WidenFloat16(std::uint16_t bits) {
   std::uint32_t moved = (bits & 0x7FFFU) << 13;
   auto finite = std::bit_cast<std::uint32_t>(std::bit_cast<float>(moved) * 0x1p112F);
@@ -46,7 +46,7 @@ UCP_GPU_TOO float WidenFloat16(std::uint16_t bits) {
   return std::bit_cast<float>((bits & 0x8000U) << 16 | magnitude);
 }
 
-// Load() is exact. Store() rounds what is narrower than it computes.
+// Load() is exact. Store() rounds to types that are narrower than the type in which they are computed.
 struct Float64 {
   using Stored = double;
   UCP_GPU_TOO static double Load(double value) { return value; }
@@ -68,7 +68,7 @@ struct Float16 {
   UCP_GPU_TOO static std::uint16_t Store(float value) { return RoundToFloat16(value); }
 };
 
-// float64 goes to float16 and bfloat16 by way of float32.
+// Casts one number. float64 goes to float16 and bfloat16 by way of float32.
 template <typename From, typename To>
 UCP_GPU_TOO typename To::Stored CastNumber(typename From::Stored stored) {
   const auto value = From::Load(stored);

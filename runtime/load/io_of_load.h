@@ -1,4 +1,5 @@
-// By what means a load reads large files: as is asked for, or as a trial on rank 0 shows for all (choose_means.h).
+// Chooses how a load reads large files, through the page cache or past it: as the caller asks, or by a trial on rank 0
+// for all ranks (runtime/storage/choose_io.h).
 #pragma once
 
 #include <llvm/Support/Error.h>

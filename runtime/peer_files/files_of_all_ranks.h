@@ -1,5 +1,5 @@
-// The files of all ranks as one file system to read from: each rank reads what it sees itself, and asks another one for
-// what it does not.
+// The files of all ranks as one file system to read from: each rank reads the files that it sees itself, and asks
+// another rank for the others.
 //
 // Where ranks see files of the same name on nodes of their own, the lowest rank's is read, by all: copies need not be
 // equal in everything, and one file is then one file. A rank does not ask again about a path that it knows; a file that
@@ -31,7 +31,8 @@ class FilesOfAllRanks : public SourceOfNodes, private ReadableFileSystem {
   // rank if there is only one, or if MPI's library cannot carry messages between threads (kUsage).
   static llvm::Expected<std::unique_ptr<FilesOfAllRanks>> Start(Communicator& ranks, ReadableFileSystem& files);
 
-  // All ranks call it together, with the same files: who sees which. Needed before the functions that take a FileId.
+  // Finds out which rank sees which file. All ranks call it together, with the same files. Call it before the functions
+  // that take a FileId.
   [[nodiscard]] llvm::Error Locate(const std::string& root, const std::vector<StoredFile>& source_files);
 
   ReadableFileSystem& files() override { return *this; }
@@ -39,7 +40,7 @@ class FilesOfAllRanks : public SourceOfNodes, private ReadableFileSystem {
   [[nodiscard]] llvm::Error ReadRows(FileId file, const ByteRows& rows, std::span<std::byte> packed) override;
   bool AnswersFor(FileId file) const override;
 
-  // Returns the memory of this, once Locate() was called.
+  // Returns the memory that this object takes, once Locate() was called.
   std::uint64_t MemoryBytes() const;
   std::uint64_t bytes_received() const override { return remote_.bytes_received(); }
 

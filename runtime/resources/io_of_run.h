@@ -1,4 +1,5 @@
-// By what means a conversion reads and writes large files: as the user says, or as a trial does (choose_means.h).
+// Chooses how a conversion reads and writes large files, through the page cache or past it: as the user says, or by a
+// trial (choose_io.h).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -24,7 +25,7 @@ struct IoOfRun {
   IoChoice writing;
 
   DirectIo means() const { return {reading.directly, writing.directly}; }
-  // Without a source there is nothing to say of reading.
+  // Returns sentences for --verbose on both choices; without a source, on writing alone.
   std::vector<std::string> Sentences(bool has_source) const;
   llvm::json::Object Json(bool has_source) const;
 };
@@ -34,13 +35,14 @@ struct TargetToFill {
   BytesToDo bytes;
 };
 
-// If `why_buffered` says why there can be no trial, kAuto is through the page cache. kIo: see ChooseWriting().
+// Chooses for reading and for writing. If `why_buffered` gives a reason against a trial, kAuto means the page cache.
+// Fails with kIo as ChooseWriting() does.
 llvm::Expected<IoOfRun> ChooseIo(FileSystem& files, const Plan& plan, const std::string& source_folder,
                                  const TargetToFill& target, IoMode wanted, const std::string& why_buffered,
                                  const ExecutionOptions& execution);
 
-// Returns the files that an execution by these means may have open: past the page cache every file is opened twice.
-// kUsage if this process may not have so many.
+// Returns the number of files that an execution may have open: past the page cache every file is opened twice. Fails
+// with kUsage if this process may not open so many.
 llvm::Expected<OpenFileShares> OpenFilesBy(DirectIo means, unsigned threads);
 
 }  // namespace ucp

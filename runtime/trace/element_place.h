@@ -1,5 +1,5 @@
-// Where a plan says that one element of a tensor lies: in the file of a source shard, and in that of a written one. The
-// address is computed for this element alone, from the rules in storage.h, and not by way of the plan's steps.
+// Finds the place of one element of a tensor in a plan: in the file of a source shard, and in that of a written one.
+// The address is computed for this element alone, from the rules in storage.h, and not by way of the plan's steps.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,14 @@ struct ElementPlace {
   std::size_t parts = 1;
 };
 
-// Returns nothing if the shard does not hold the element, or not in this buffer. The plan must be verified, and the
-// element be one of the tensor.
+// Return the place of an element in the file of a read or a written shard, and nothing if the shard does not hold the
+// element, or not in this buffer. The plan must be verified, and `index` must be one of the tensor.
 std::optional<ElementPlace> PlaceInSource(const Plan& plan, const PlanRead& read, BufferId buffer, const Index& index);
 std::optional<ElementPlace> PlaceInTarget(const Plan& plan, const PlanWrite& write, TensorId tensor, BufferId buffer,
                                           const Index& index);
 
-// "pp=0 tp=1 dp=3": the rank, by `mesh`, whose data-parallel axis is named if its size is the number of parts, and
-// "pp=0 tp=1, part 3 of 8" if none is. It is empty if there is but one rank.
+// Returns the rank as a text: "pp=0 tp=1 dp=3" if a data-parallel axis of `mesh` has as many ranks as there are parts,
+// else "pp=0 tp=1, part 3 of 8". The text is empty if there is only one rank.
 std::string RankText(const ElementPlace& place, const Mesh& mesh);
 
 // Returns the axis that RankText() names for the part, if it does.

@@ -1,7 +1,7 @@
-// The values of dims and facts. Each takes its value from, in this order: the command line, the checkpoint's own
+// Solves the values of dims and facts. Each takes its value from, in this order: the command line, the checkpoint's own
 // metadata, the shapes in the header (dims only), its default. Two of the first three that disagree are an error, and
-// so is a definition that disagrees with anything. A condition waits for what it speaks of, and a declaration for its
-// condition.
+// so is a definition that disagrees with anything. A condition waits for the dims and facts in it, and a declaration
+// for its condition.
 #pragma once
 
 #include <optional>
@@ -21,9 +21,9 @@ struct SolvedValues {
   std::vector<std::string> shard_names;         // As in BoundSpec; `found` looks into them.
 };
 
-// Every dim and fact has a value that a condition needs, or a name or shape in a branch that is taken. Returns nothing
-// after reporting. Afterwards `found` has each layer by its own number, also where the checkpoint counts from 0 on
-// every stage.
+// Returns a value for every dim and fact that a condition needs, or a name or shape in a branch that is taken. Returns
+// nothing after reporting at least one error. Afterwards `found` has each layer by its own number, also where the
+// checkpoint counts from 0 on every stage.
 std::optional<SolvedValues> SolveDims(const CheckedSpec& spec, InventoryIndex& found, const Settings& set,
                                       DiagnosticSink& sink);
 

@@ -1,5 +1,5 @@
-// The values of conditions and fact expressions, as far as they are known: while values are still being found, many are
-// open.
+// Evaluates conditions and fact expressions, as far as their values are known: many are open while values are still
+// being solved.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ enum class Truth : std::uint8_t {
   kWrong,  // It has no meaning, and that was reported.
 };
 
-// The names that `has` asks for: the names of the source, or what `--set 'has "name"=true'` says where there is no
-// source. An optional block is there then, unless it says no.
+// Answers `has`: by the names of the source, or, without a source, by `--set 'has "name"=true'`. Without a source an
+// optional block is there unless that says no.
 class Header {
  public:
   // Both must outlive it.
@@ -47,8 +47,8 @@ class Header {
   mutable std::size_t spent_ = 0;
 };
 
-// `and` and `or` are read from the left, and no further than needed: `i < n and kinds[i] == "moe"` asks for no element
-// behind the end. A `has` is open if `values` has no header.
+// Decides a condition. `and` and `or` are read from the left, and no further than needed: `i < n and kinds[i] == "moe"`
+// asks for no element behind the end. A `has` is open if `values` has no header.
 Truth Decide(const Condition& condition, const Values& values, std::span<const std::int64_t> counters,
              DiagnosticSink& sink);
 

@@ -10,9 +10,9 @@
 
 namespace ucp {
 
-// `info` is the entry's value, `where` the file it was read from. Entries that this reader does not know are not an
-// error, since newer writers add some; a known one of another form is, and so is an affine map of a version above 1:
-// reading it could misunderstand what was added since.
+// Reads the entry: `info` is its value, `where` the file from which it was read. Unknown entries in it are skipped,
+// since newer writers add some. Fails for a known entry of another form, and for an affine map of a version above 1,
+// which this reader could misunderstand.
 llvm::Expected<EmbeddedLayout> ReadEmbeddedLayout(const pytorch::Value& info, const std::string& where);
 
 }  // namespace ucp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +20,7 @@ the job that resumes, or the axis whose number of ranks it changes. A cell sums 
 frozen weights that it then holds are those of the source, bit for bit; so are the step and its counter; and every loss
 of the steps that it then trains is that of the uninterrupted run, with the same global batch, within 5e-6 in float32,
 1e-3 in float16 and 5e-3 in bfloat16 (1e-4 with Muon, 1e-2 where a router chooses experts, 2e-2 where the type itself
-changed). Every
-run is a test of `tests/engine/test_acceptance.py` or `tests/engine/test_native.py`.
+changed). Every run is a test of `tests/engine/test_acceptance.py` or `tests/engine/test_native.py`.
 """
 
 
@@ -94,7 +94,8 @@ class AcceptanceTable:
         lines = [f"| {' | '.join(row)} |" for row in rows]
         lines.insert(1, "|---" * len(rows[0]) + "|")
         day = datetime.now(UTC).date().isoformat()
-        notes = [f"- {note}" for note in self.notes()]
+        wide = {"width": 120, "break_long_words": False, "break_on_hyphens": False}
+        notes = [textwrap.fill(f"- {note}", subsequent_indent="  ", **wide) for note in self.notes()]
         if any("not run" in row for row in rows):
             notes.append("- not run: `tests/run.sh --full` has such a run, and it has not been made for this page")
         path.write_text("\n".join([HEAD, f"{day}, {versions}: {self.runs} runs.\n", *lines, "", *notes]) + "\n")

@@ -17,7 +17,7 @@ struct Candidate {
   std::string description;
 };
 
-// The other words that may stand there; the shell lists it.
+// The paths that may also stand there; the shell lists them.
 enum class PathsWanted : std::uint8_t { kNone, kFiles, kFolders };
 
 struct Completions {
@@ -25,14 +25,15 @@ struct Completions {
   PathsWanted paths = PathsWanted::kNone;
 };
 
-// `words` are those behind the program's name; the last one, perhaps empty, is the one to complete.
+// Returns the completions of a command line. `words` are those behind the program's name; the last one, perhaps empty,
+// is completed.
 Completions CompleteWords(const CLI::App& app, std::span<const std::string> words);
 
 // If the command line is the question of a script (`ucpc completion words …`), answers it on standard output and
 // returns true. One candidate a line, a tab, its description; a line `:files` or `:folders` at the end asks for these.
 bool AnswerCompletion(const CLI::App& app, int argc, char** argv);
 
-// The subcommand that prints the script for a shell.
+// Adds the subcommand that prints the script for a shell.
 void AddCompletionCommand(CLI::App& app, const std::string& program, int& exit_code);
 
 }  // namespace ucp

@@ -1,8 +1,8 @@
-// Files as they are read: positioned reads, and what stands at a path. An interface, so that what is read may lie on
-// other nodes, be computed, or fail in a test.
+// The interface for reading: positioned reads of a file, and the status of a path. The files may lie on this node or on
+// others, be computed, or fail in a test.
 //
-// All functions are safe to call from several threads; the objects they return are too. Errors name the path, the call
-// and the operating system's reason, and have the code kIo (kBadData where a file ends too early).
+// All functions may be called from several threads, and so may those of the objects that they return. Errors name the
+// path, the call and the operating system's reason, and have the code kIo. A file that ends too early is kBadData.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -21,9 +21,11 @@ class ReadableFile {
   virtual ~ReadableFile() = default;
   virtual const std::string& path() const = 0;
   virtual std::uint64_t bytes() const = 0;
-  // Fills `buffer` from `offset` on; a file that ends before is an error. Short reads and EINTR are continued.
+  // Fills all of `buffer` with the bytes from `offset` on. A file that ends before that is an error (kBadData) that
+  // names the byte at which it ends and how many more were expected; `buffer` then holds anything. Short reads of the
+  // operating system, and reads that a signal interrupted, are continued.
   [[nodiscard]] virtual llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const = 0;
-  // A hint: these bytes are read soon, and the operating system may begin to fetch them from the device.
+  // Hints that these bytes are read soon, so that the operating system may begin to fetch them. Never fails.
   virtual void StartReading(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const {}
 };
 
@@ -62,10 +64,10 @@ class ReadableFileSystem {
 // Returns the operating system's files.
 ReadableFileSystem& RealFiles();
 
-// Reads a whole file of at most `limit` bytes.
+// Reads a whole file. Fails with kBadData if it has more than `limit` bytes, and as ReadAt() does.
 llvm::Expected<std::string> ReadWholeFile(ReadableFileSystem& files, const std::string& path, std::uint64_t limit);
 
-// "a/b" from "a" and "b".
+// Makes "a/b" of "a" and "b".
 std::string JoinPath(const std::string& directory, const std::string& name);
 
 }  // namespace ucp

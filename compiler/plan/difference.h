@@ -1,4 +1,4 @@
-// Where two plans differ first.
+// Finds the first difference of two plans, for messages.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ struct PlanDifference {
   std::string second;  // one of them lacks.
 };
 
-// Every id of both points into its table, as VerifyPlan() sees to. Versions and remarks do not count. Returns nothing
-// if there is no difference.
+// Returns the first difference, and nothing if there is none. Every id of both plans must point into its table, as
+// VerifyPlan() checks. Versions and remarks do not count.
 std::optional<PlanDifference> FirstDifference(const Plan& first, const Plan& second);
 
 }  // namespace ucp

@@ -1,4 +1,4 @@
-// A view of what was loaded, for the host: where it lies, or, if that is a device's memory, a window of it at a time.
+// Shows loaded memory to the host: the memory itself, or, if it is a device's, a copy of one window of it at a time.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -15,11 +15,12 @@ namespace ucp {
 
 class LoadedView {
  public:
-  // No more than `window_bytes` are looked at in one call. `places` must outlive this.
+  // One call shows at most `window_bytes`. `places` must outlive this object.
   LoadedView(const Places& places, unsigned threads, std::uint64_t window_bytes)
       : places_(places), window_bytes_(window_bytes), windows_(threads) {}
 
-  // Bytes [begin, begin + bytes) of a record, until the thread's next call; those up to `end` will be asked for next.
+  // Returns bytes [begin, begin + bytes) of a record, which are valid until the thread's next call. The caller will ask
+  // for those up to `end` next. Fails with kIo if the device does.
   llvm::Expected<const std::byte*> At(unsigned thread, RecordId record, std::uint64_t begin, std::uint64_t bytes,
                                       std::uint64_t end);
 

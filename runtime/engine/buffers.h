@@ -1,4 +1,4 @@
-// How the memory that a run may take is divided.
+// Divides the memory that a run may take over its threads.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -23,25 +23,25 @@ struct BufferSizes {
 
 inline constexpr std::uint64_t kProgramBytes = std::uint64_t{20} << 20;  // Code, libraries, what the allocator keeps.
 
-// Returns the least memory of a plan itself: of what DivideMemory() sets aside, this is there already.
+// Returns the memory of the plan itself, which DivideMemory() sets aside and which is taken already.
 std::uint64_t PlanBytes(const Plan& plan);
 
-// Returns the least that DivideMemory() takes.
+// Returns the least memory with which DivideMemory() succeeds.
 std::uint64_t MemoryNeeded(const Plan& plan, unsigned threads, std::uint64_t aside_bytes = 0);
 
-// Sets aside the program and the plan's tables, an eighth of the rest for checksums, and divides what is left evenly,
-// but gives no thread more than `most_chunk_bytes`. Too little memory is an error with the number that would do
-// (kUsage). `aside_bytes`: as much is left for something else.
+// Sets aside the program, the plan's tables, an eighth of the rest for checksums, and `aside_bytes` for the caller.
+// Divides the rest evenly, but gives no thread more than `most_chunk_bytes`. Fails with kUsage if the memory is too
+// little; the message names the number that is enough.
 llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std::uint64_t memory_bytes,
                                          std::uint64_t most_chunk_bytes, std::uint64_t aside_bytes = 0);
 
-// The buffers of all threads, in one allocation that is touched only where it is used.
+// Holds the buffers of all threads, in one allocation that is touched only where it is used.
 class Buffers {
  public:
   Buffers(const BufferSizes& sizes, unsigned threads);
 
-  // Returns the memory for bytes that go to `file_offset` of a file, and if it can be it begins in memory as there,
-  // modulo a block: what is written past the page cache has to (direct_file.h).
+  // Returns a thread's memory for bytes that go to `file_offset` of a file. If there is room, its address is that
+  // offset modulo a block, as writing past the page cache needs it (direct_file.h).
   std::span<std::byte> chunk(unsigned thread, std::uint64_t file_offset = 0) const;
   std::span<std::byte> term(unsigned thread) const { return terms_[thread]; }
   std::span<const std::span<std::byte>> scratch() const { return scratch_; }

@@ -36,14 +36,15 @@ class SourceReader {
   // the next call. Bytes that were read ahead before are forgotten.
   [[nodiscard]] llvm::Error ReadAhead(std::vector<PieceToRead> pieces, std::span<std::byte> memory);
 
-  // Fills `buffer` from byte `offset` of `record`. `needed_bytes` of them count for `reason`, the others were between.
+  // Fills `buffer` from byte `offset` of `record`. `needed_bytes` of them count for `reason` in the report; the others
+  // lay between pieces. Fails with kBadData if the file has become too short, and with kIo.
   [[nodiscard]] llvm::Error Read(RecordId record, std::uint64_t offset, std::span<std::byte> buffer,
                                  std::uint64_t needed_bytes, ReadReason reason);
 
   // Returns whether the record is read for this rank by another one: then rows cost the sending of what they hold, and
   // what lies between them too if it were read.
   bool IsElsewhere(RecordId record) const;
-  // The rows of a record elsewhere, one after the other; SourceOfNodes::kMostPackedBytes at most.
+  // Reads rows of a record elsewhere into `packed`, one after the other; SourceOfNodes::kMostPackedBytes at most.
   [[nodiscard]] llvm::Error ReadRows(RecordId record, ByteRows rows, std::span<std::byte> packed, ReadReason reason);
 
   // Returns the CRC-32 of all bytes since the last Flush(), if they were one range of one record, read in order.

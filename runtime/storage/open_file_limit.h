@@ -1,4 +1,4 @@
-// How many files a process may have open at once, and who gets how many. A conversion touches thousands of files.
+// Shares out the number of files that a process may have open at once. A conversion touches thousands of files.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -13,8 +13,8 @@ struct OpenFileShares {
   std::size_t writing = 128;
 };
 
-// Returns at most these numbers, and less where fewer files may be open (`limit`). One of each is needed by every
-// thread; fewer than that is an error with the limit that would do (kUsage).
+// Returns the numbers of OpenFileShares, or less if only `limit` files may be open. Every thread needs one of each;
+// fails with kUsage if there are fewer, and names the limit that is enough.
 llvm::Expected<OpenFileShares> DivideOpenFiles(std::uint64_t limit, unsigned threads);
 
 // Returns the number of files that the system allows this process (`ulimit -n`).

@@ -1,5 +1,5 @@
-// How many places each coordinate holds of one dimension. Most cuts give every coordinate equally many, and then that
-// is one number; otherwise it is a table over those axes only that make a difference.
+// The number of places that each coordinate holds of one dimension. Most cuts give every coordinate equally many, so
+// that it is one number; otherwise it is a table over the axes that make a difference.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -32,12 +32,13 @@ struct LocalLengths {
 // A table has at most so many entries, which is more ranks than any job has.
 inline constexpr std::int64_t kMaxLocalLengths = std::int64_t{1} << 17;
 
-// The result of `combine` on both at each coordinate; nothing if it says nothing, or the table would be too large.
+// Applies `combine` to both lengths at each coordinate. Returns nothing if `combine` does, or if the table would be too
+// large.
 using CombineLengths = llvm::function_ref<std::optional<std::int64_t>(std::int64_t, std::int64_t)>;
 std::optional<LocalLengths> Combine(const LocalLengths& a, const LocalLengths& b, CombineLengths combine);
 
-// The part of `inner` that is left when it is cut over `axes`, none of which it has: `width` says how many of its
-// places the coordinate `index` (over all of `axes`) gets. Nothing as for Combine.
+// Returns the lengths of `inner` after a cut over `axes`, none of which it has: `width` says how many of its places the
+// coordinate `index` (over all of `axes`) gets. Returns nothing as Combine does.
 using WidthAt = llvm::function_ref<std::optional<std::int64_t>(std::int64_t places, std::int64_t index)>;
 std::optional<LocalLengths> CutLengths(const LocalLengths& inner, const std::vector<Axis>& axes, WidthAt width);
 

@@ -1,4 +1,4 @@
-// One dimension of a tensor: its whole length, and what each coordinate holds.
+// Lowers one dimension of a tensor to a mesh: its whole length, and the length on each coordinate.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ struct LoweredDim {
   LocalLengths local;        // The length on each coordinate.
 };
 
-// Returns nothing after reporting: as for Evaluate, or a cut whose rule does not fit what it cuts. Returns nothing
-// without a report if it cuts by widths of a header that FindWidths could not tell.
+// Lowers a declared dimension, with the values of the name's counters. Returns nothing after reporting an error of
+// Evaluate(), or a cut whose rule does not fit the cut length. Returns nothing without a report if the dimension is cut
+// by widths of a header that FindWidths() could not tell.
 std::optional<LoweredDim> LowerDim(const Formula& formula, const Values& values, std::span<const std::int64_t> counters,
                                    DiagnosticSink& sink);
 

@@ -1,5 +1,5 @@
-// How large a dim is that a counter counts to, by the names of the checkpoint: "layers.0.w" to "layers.23.w" are 24
-// layers.
+// Counts the names of a checkpoint, to give a dim its value that a counter counts to: "layers.0.w" to "layers.23.w" are
+// 24 layers.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Whether a declaration inside of `when` gives any name at all. One that does not needs no values for its dims: a dense
-// model has no number of experts.
+// Decides whether a declaration inside of `when` gives any name at all. A declaration that gives none needs no values
+// for its dims: a dense model has no number of experts.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ class ReachableDeclarations {
  public:
   explicit ReachableDeclarations(const Values& values) : values_(values) {}
 
-  // kTrue also where it would take too long to say. kOpen: a guard, or how far a counter of it counts, is not known.
+  // Returns whether the pattern gives a name under the guards. kTrue also if a decision would take too long. kOpen if a
+  // guard, or the end of one of its counters, is not known.
   Truth Of(const Pattern& pattern, const Guards& guards);
 
  private:

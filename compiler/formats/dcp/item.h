@@ -18,7 +18,7 @@ namespace ucp::dcp {
 // A file of which the ends of one item are in memory: in them stands all but the elements.
 class ItemFile : public ReadableFile {
  public:
-  // `file` must outlive this object, and have the bytes of `item`.
+  // Reads the ends of `item`. `file` must outlive this object. Fails with kBadData if the file ends within the item.
   static llvm::Expected<std::unique_ptr<ItemFile>> Open(const ReadableFile& file, pytorch::FileRange item);
 
   const std::string& path() const override { return file_.path(); }

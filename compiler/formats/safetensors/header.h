@@ -40,9 +40,9 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
-// `json` are the N bytes, and `data_bytes` follow them in the file. Every rule of the format holds for what is
-// returned: entries fill the data without hole or overlap, and are as large as their shapes say. Codes: kBadData;
-// kUnsupported for types that we do not hold.
+// Parses a header: `json` are the N bytes, and `data_bytes` follow them in the file. The result keeps every rule of the
+// format: entries fill the data without hole or overlap, and are as large as their shapes say. Fails with kBadData
+// otherwise, also if the file is too short for its entries; with kUnsupported for types that we do not hold.
 llvm::Expected<Header> ParseHeader(std::string_view json, std::uint64_t data_bytes);
 
 // Puts the entries into the reference writer's order (wider types first, then by name) and gives them their offsets.
@@ -52,7 +52,8 @@ void Arrange(Header& header);
 // Length and JSON, byte for byte as the reference writer has them (with the metadata sorted). Names must be UTF-8.
 std::string ComposeHeader(const Header& header);
 
-// Reads all that describing the file reads, and looks at nothing but its length.
+// Reads the bytes of the header that describing the file reads, so that they are cached, and checks nothing but the
+// length. Fails with kBadData if the file is shorter than its header.
 [[nodiscard]] llvm::Error ReadHeaderBytes(const ReadableFile& file);
 
 }  // namespace ucp::safetensors

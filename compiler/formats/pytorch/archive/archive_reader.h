@@ -38,10 +38,11 @@ struct ArchiveOptions {
   PickleLimits limits;
 };
 
-// Checks the pickle's checksum, that the file is little-endian, that each storage's record exists and has exactly the
-// bytes that the pickle says, and that each tensor lies within its storage. PyTorch's older stream (stream_reader.h) is
-// also read, and has no checksums. Errors name the file: kBadData, kUnsupported for tar archives and big-endian files,
-// kIo. The second form opens an archive that is a part of a file.
+// Reads an archive of torch.save without the elements of its tensors. Checks the pickle's checksum, that the file is
+// little-endian, that each storage's record exists and has exactly the bytes that the pickle says, and that each tensor
+// lies within its storage. PyTorch's older stream (stream_reader.h) is also read, and has no checksums. Errors name the
+// file: kBadData if it is cut off or damaged, kUnsupported for tar archives and big-endian files, kIo. The second form
+// reads an archive that is a part of a file.
 llvm::Expected<Archive> ReadArchive(const ReadableFile& file, const ArchiveOptions& options = {});
 llvm::Expected<Archive> ReadArchive(const ReadableFile& file, FileRange archive, const ArchiveOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Warns of what is legal, and perhaps not meant: a spec that reads a tensor otherwise than the checkpoint's own
+// Warns of something legal that is perhaps not meant: a spec that reads a tensor otherwise than the checkpoint's own
 // metadata does.
 #pragma once
 

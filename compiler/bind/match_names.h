@@ -14,7 +14,7 @@
 namespace ucp {
 
 struct ExpandedSpec {
-  // One name of the spec, with what only matching needs to know.
+  // One name of the spec, with the facts that only matching needs.
   struct Tensor {
     BoundTensor bound;
     std::size_t variant = 0;

@@ -1,4 +1,4 @@
-// The printed form of what the check phase makes: the mesh, the dims and facts that have values, how each `when` was
+// The printed form of the result of the check phase: the mesh, the dims and facts that have values, how each `when` was
 // decided, one line for each tensor.
 //
 //   mesh pp=2 tp=2 dp=2

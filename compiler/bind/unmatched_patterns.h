@@ -1,4 +1,4 @@
-// Warns of what is legal, and perhaps not meant: patterns of a spec that stand for no tensor of this checkpoint.
+// Warns of something legal that is perhaps not meant: patterns of a spec that stand for no tensor of this checkpoint.
 #pragma once
 
 #include "compiler/bind/bind.h"

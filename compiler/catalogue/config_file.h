@@ -1,4 +1,4 @@
-// Hugging Face's `config.json`: what it says becomes facts under `config.`, nested objects by dotted paths, arrays as
+// Hugging Face's `config.json`: its entries become facts under `config.`, nested objects by dotted paths, arrays as
 // lists. A null does not exist, and neither does a value that no path can name: keys with blanks or dots, lists of
 // objects.
 #pragma once
@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kMaxConfigBytes = 4u << 20;
 [[nodiscard]] llvm::Error AddConfig(ReadableFileSystem& files, const std::string& path,
                                     std::map<std::string, Fact>& facts);
 
-// Does the same for what was read before.
+// Does the same for a text that was read before.
 [[nodiscard]] llvm::Error AddConfig(const NamedText& file, std::map<std::string, Fact>& facts);
 
 // Does the same for the first of the folders that has a `config.json`; none is fine.

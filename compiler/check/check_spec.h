@@ -13,7 +13,7 @@
 namespace ucp {
 
 // Returns the value that a strategy of a spec gives one key, as it stands on the command line; nothing after reporting
-// what no value is.
+// a value that makes no sense.
 std::optional<std::string> SettingText(const ast::Setting& setting, DiagnosticSink& sink);
 
 // A spec has at most this many dims and facts.

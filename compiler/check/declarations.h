@@ -47,7 +47,7 @@ bool CheckShape(TensorDeclaration& tensor, const CheckedSpec& spec, DiagnosticSi
 // Fills in the strategies that the file declares.
 void CheckStrategies(const ast::File& file, CheckedSpec& spec, DiagnosticSink& sink);
 
-// `at pp.first, unused pp.last`; nothing after reporting. `name` is what stands there.
+// `at pp.first, unused pp.last`; nothing after reporting. `name` is the text there.
 std::optional<StagesDeclaration> CheckStages(const ast::Stages& stages, const Pattern& name, const Scope& scope,
                                              DiagnosticSink& sink);
 

@@ -46,8 +46,8 @@ enum class Role : std::uint8_t {
 std::optional<Formula> BuildFormula(const ast::Expr& expr, Role role, const Scope& scope,
                                     const std::vector<Counter>& counters, DiagnosticSink& sink);
 
-// Returns the checked form of what `when` asks, or nothing after reporting. `around` is the name of the blocks around
-// it: a name behind `has` stands behind that, and its counters may be spoken of.
+// Returns the checked form of the condition of a `when`, or nothing after reporting. `around` is the name of the blocks
+// around it: a name behind `has` stands behind that, and its counters may be spoken of.
 std::optional<Condition> BuildCondition(const ast::Expr& expr, const Scope& scope, const Pattern& around,
                                         DiagnosticSink& sink);
 
@@ -58,7 +58,8 @@ bool BuildCutRule(const ast::Cut& node, const Scope& scope, const std::vector<Co
 // Returns the place of the fact in CheckedSpec::facts, or nothing after reporting that there is none.
 std::optional<std::size_t> FindFact(const ast::Identifier& name, const Scope& scope, DiagnosticSink& sink);
 
-// Files are included before the check (compiler/parse/include.h); what is left stands in a spec without a folder.
+// Files are included before the check (compiler/parse/include.h); an include that is left stands in a spec without a
+// folder.
 void RefuseInclude(const ast::Include& include, DiagnosticSink& sink);
 
 // "`what` is not served yet"

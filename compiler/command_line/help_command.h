@@ -1,4 +1,4 @@
-// `ucprun help convert`: what `ucprun convert --help` prints.
+// `ucprun help convert`: prints the same as `ucprun convert --help`.
 #pragma once
 
 #include <CLI/App.hpp>

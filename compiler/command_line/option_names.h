@@ -9,7 +9,7 @@
 
 namespace ucp {
 
-// `--set`, `--set layers=4`, `--set 'has "bias"=true'`: what a shell would take. An OptionSpelling.
+// `--set`, `--set layers=4`, `--set 'has "bias"=true'`: as a shell would take it. An OptionSpelling.
 std::string CommandLineOption(UserOption option, std::optional<std::string_view> value);
 
 }  // namespace ucp

@@ -1,6 +1,6 @@
-// The one rule for a file that an option names to be written (docs/programs.md, "Files that are written"): what exists
-// is replaced if it is empty, or what the same option wrote before, or with --force; and never, with --force neither,
-// what the command itself reads, a file of a checkpoint, or a spec.
+// The one rule for a file that an option names to be written (docs/programs.md, "Files that are written"): an existing
+// file is replaced if it is empty, if the same option wrote it before, or with --force. Never replaced, not even with
+// --force, are a file that the command itself reads, a file of a checkpoint, or a spec.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -35,8 +35,9 @@ void ShowHint(const std::string& message);
 // A piece of a line of progress, as it is, unless quiet.
 void ShowProgress(const std::string& text);
 
-// Prints one line to standard output: PrintReportLine() of what a command did or found, unless quiet; PrintLine() of
-// what it was asked to show. Returns false when nobody reads any more (a closed pipe), so that a long listing can stop.
+// Prints one line to standard output: PrintReportLine() prints a report on the work, unless quiet; PrintLine() prints
+// the output that was asked for. Returns false when nobody reads any more (a closed pipe), so that a long listing can
+// stop.
 bool PrintLine(const std::string& line);
 void PrintReportLine(const std::string& line);
 void PrintJson(llvm::json::Value value);
@@ -44,10 +45,10 @@ void PrintJson(llvm::json::Value value);
 [[nodiscard]] llvm::Error PrintBy(llvm::function_ref<void(llvm::raw_ostream&)> write);
 [[nodiscard]] llvm::Error PrintJsonBy(llvm::function_ref<void(llvm::json::OStream&)> write);
 
-// Text as it is, control characters too: only for what the user gave, and wants back.
+// Text as it is, control characters too: only for text that the user gave, and wants back.
 void PrintVerbatim(std::string_view text);
 
-// Pushes out what was printed. An error if standard output could not take it (a full disk), which is reported once.
+// Flushes the output. An error if standard output could not take it (a full disk), which is reported once.
 [[nodiscard]] llvm::Error FlushOutput();
 
 // Returns whether standard error is a terminal that obeys commands, and how wide.

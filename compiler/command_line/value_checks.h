@@ -1,5 +1,5 @@
-// Checks of options' values, for CLI::Option::check(): what is wrong with a value, as it stands behind the option's
-// name. The library itself takes -1 for the largest number, and nan for one.
+// Checks of options' values, for CLI::Option::check(): the fault of a value, as it stands behind the option's name. The
+// library itself takes -1 for the largest number, and nan for one.
 #pragma once
 
 #include <cstdint>

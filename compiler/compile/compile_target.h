@@ -23,7 +23,7 @@ class CompileTarget {
  public:
   virtual ~CompileTarget() = default;
 
-  // Takes from a source what the target needs, and says how the target holds it.
+  // Takes from a source the parts that the target needs, and says how the target holds it.
   virtual llvm::Expected<Sides> Meet(BoundSource source) = 0;
   // Returns the files, or places in memory, of these sides. Called once; another thread may read `sides` meanwhile.
   virtual llvm::Expected<TargetFiles> LayOut(const Sides& sides) = 0;

@@ -21,7 +21,7 @@ class FormatTarget final : public CompileTarget {
   FormatTarget(ReadableFileSystem& files, const CompileRequest& request, Strategy strategy);
 
   // A source without a folder has nothing beside it. Fails with kUsage where options do not fit the format, with
-  // kBadData where the source lacks what the format needs.
+  // kBadData where the source lacks something that the format needs.
   llvm::Expected<Sides> Meet(BoundSource source) override;
   llvm::Expected<TargetFiles> LayOut(const Sides& sides) override;
   bool CarriesTensors(const Sides& sides) const override;

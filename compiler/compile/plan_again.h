@@ -1,5 +1,5 @@
 // Making a plan again: a plan file says what it was made from (compiler/plan/plan_inputs.h), and with the same
-// checkpoint the same plan comes of it, but for its remarks, which also speak of what lies beside the checkpoint.
+// checkpoint the same plan comes of it, but for its remarks, which also mention files beside the checkpoint.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,5 +1,5 @@
-// From a checkpoint folder to a checked layout of what it holds: describe it from its headers, then bind the spec to
-// it, or do without one (without_spec.h).
+// From a checkpoint folder to a checked layout of its contents: describe it from its headers, then bind the spec to it,
+// or do without one (without_spec.h).
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -35,7 +35,7 @@ struct SourceRequest {
   std::int64_t cut_over = 0;    // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
   unsigned threads = 1;         // That may read headers at the same time.
   PhaseClock* clock = nullptr;  // Told of the phases `describe` and `bind`; may be null.
-  // Receives the spec once it is open, with what there is to say about it, whatever fails later; may be null.
+  // Receives the spec once it is open, with its diagnostics, also if a later step fails; may be null.
   OpenedSpec* opened = nullptr;
   bool warns_of_unmatched = false;  // Also of patterns of the spec that match nothing, and of names read in two ways.
 };
@@ -75,10 +75,10 @@ llvm::Expected<BoundSource> BindCheckpoint(ReadableFileSystem& files, const Sour
 // Both.
 llvm::Expected<BoundSource> DescribeAndBind(ReadableFileSystem& files, const SourceRequest& request);
 
-// BoundSource::stored_layout, for who makes a source without a folder.
+// BoundSource::stored_layout, for callers that make a source without a folder.
 llvm::Expected<Layout> StoredLayoutOf(const BoundSource& source);
 
-// Gives the inventory's shards the names that the spec gives to what stages number by themselves.
+// Gives the inventory's shards the names that the spec gives to layers that stages number by themselves.
 void TakeNames(const BoundSpec& bound, Inventory& inventory);
 
 // "layers=4" -> {"layers", 4}, `has "x"=true` -> {`has "x"`, true}, for --set. Fails with kUsage.

@@ -67,7 +67,7 @@ struct Diagnostic {
   bool operator==(const Diagnostic&) const = default;
 };
 
-// Collects what one run of the compiler has to say. Not for use by several threads at once.
+// Collects the diagnostics of one run of the compiler. Not for use by several threads at once.
 class DiagnosticSink {
  public:
   // More than this many are counted and not kept, so that a hostile spec cannot fill the memory.

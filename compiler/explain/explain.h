@@ -55,7 +55,7 @@ struct ExplainedTensor {
   std::vector<const Shard*> shards;  // Of the checkpoint; empty without one.
 };
 
-// Each tensor is counted once, whatever its names.
+// Each tensor is counted once, however many names it has.
 struct ExplainedTotals {
   std::uint64_t tensors = 0;
   std::uint64_t parameters = 0;  // Elements.
@@ -63,7 +63,7 @@ struct ExplainedTotals {
   std::uint64_t ties = 0;        // Second names.
 };
 
-// Points into what the request named.
+// Points into the objects that the request names.
 struct Explanation {
   std::string spec;  // "gpt.ucp"; empty without one.
   std::string layout_name;

@@ -1,5 +1,5 @@
 // The seven patterns of "Universal Checkpointing" (Lian et al., USENIX ATC 2025, section 5.3.1 and figure 3), derived
-// from what the ranks hold. A spec never writes them.
+// from the parts that the ranks hold. A spec never writes them.
 //
 //   Unique     one rank holds it (section 5.3.2: most tensors of a pipeline)
 //   Replicate  several ranks hold all of it (layer norms under tensor parallelism, tied embeddings)

@@ -11,7 +11,7 @@
 
 namespace ucp {
 
-// Closes what it holds when it goes out of scope; for what was only read or was closed before.
+// Closes its descriptor when it goes out of scope; for files that were only read, or were closed before.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}

@@ -17,7 +17,7 @@ inline constexpr std::uint64_t kFleetingInode = ~std::uint64_t{0};
 // Returns whether a file system of this kind, as statfs() calls it, has lasting inodes.
 bool HasLastingInodes(std::int64_t statfs_type);
 
-// The same for what is mounted, asked once for each device. Safe to use from several threads.
+// The same for a mounted file system, asked once for each device. Safe to use from several threads.
 class LastingInodes {
  public:
   // `path` is on `device`. One that cannot be asked is taken for one that makes numbers up.

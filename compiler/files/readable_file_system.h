@@ -57,7 +57,7 @@ class ReadableFileSystem {
   virtual llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) = 0;
   virtual llvm::Expected<PathKind> Kind(const std::string& path) = 0;  // Follows symbolic links.
   virtual llvm::Expected<FileStatus> Status(const std::string& path) = 0;
-  // Returns the entries of a folder, sorted by name. Symbolic links count as what they lead to.
+  // Returns the entries of a folder, sorted by name. A symbolic link has the kind of the file that it leads to.
   virtual llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Notes the files that were read, as they were just before: what is read of them later must be from the same ones.
+// Notes the files that were read, as they were just before: later reads must be from the same ones.
 #pragma once
 
 #include <cstdint>

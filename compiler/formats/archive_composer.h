@@ -31,13 +31,13 @@ class ArchiveComposer {
   pytorch::ValuePtr AddTensor(DType dtype, const std::vector<std::int64_t>& sizes);
   // Returns a tensor of these elements.
   pytorch::ValuePtr AddData(DType dtype, const std::vector<std::int64_t>& sizes, std::string elements);
-  // Returns how many of AddTensor() there are: the place of the next one's record in what AddFile() returns.
+  // Returns how many of AddTensor() there are: the place of the next one's record in the result of AddFile().
   std::size_t tensors_to_come() const { return tensors_to_come_; }
   // Returns the same value with its tensors as storages of this file.
   pytorch::ValuePtr AddValue(const pytorch::ValuePtr& value);
   std::vector<pytorch::Entry> AddEntries(const std::vector<pytorch::Entry>& entries);
 
-  // `root` is made of what the functions above returned. Call once, last.
+  // `root` is made of values that the functions above returned. Call once, last.
   ComposedArchive Compose(const pytorch::ValuePtr& root) const;
 
  private:

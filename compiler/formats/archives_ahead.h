@@ -1,5 +1,5 @@
 // Archives that other threads read before they are asked for: while one file's tensors are entered into the inventory,
-// the headers of the next ones are read. The result is what reading one after the other gives, errors included.
+// the headers of the next ones are read. The result is that of reading one after the other, errors included.
 #pragma once
 
 #include <condition_variable>

@@ -39,7 +39,7 @@ llvm::Expected<Companions> FindCompanions(ReadableFileSystem& files, CompanionKi
                                           const std::string& named);
 
 // Takes out the pickles with objects that are neither known nor ("module.name") one of `keep`, and those that cannot be
-// read. Appends what goes to `left_out`, and a sentence for each of the latter to `remarks`.
+// read. Appends the entries that go to `left_out`, and a sentence for each of the latter to `remarks`.
 void TakeOutUnknown(Companions& companions, std::span<const std::string> keep, std::vector<LeftOut>& left_out,
                     std::vector<std::string>& remarks);
 

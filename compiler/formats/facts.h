@@ -1,4 +1,4 @@
-// The facts that a checkpoint states about itself, under dotted paths: what a spec's `from` clauses read.
+// The facts that a checkpoint states about itself, under dotted paths, for the `from` clauses of specs.
 #pragma once
 
 #include <map>

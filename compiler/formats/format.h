@@ -60,30 +60,31 @@ class Format {
   bool has_roots() const { return !latest_file().empty(); }
   // Returns whether its checkpoints are models without a training, which may stand beside checkpoints of others.
   virtual bool IsModelAlone() const { return !has_roots(); }
-  // Returns the checkpoint that this file means by its name, whatever is around it: the file itself, or its folder.
+  // Returns the checkpoint that this file means by its name, independent of the files around it: the file itself, or
+  // its folder.
   virtual llvm::Expected<std::optional<std::string>> MeantByFile(ReadableFileSystem& files,
                                                                  const std::string& path) const;
 
   // Returns whether a checkpoint may have a file of this path below its folder; of a model alone, also beside the
   // folders of checkpoints, where trainers have them. `--force` replaces no other file.
   virtual bool MayHaveFile(std::string_view path) const = 0;
-  // Returns how the names of its files end; what a manifest lists ends so, or is not believed to be one of them.
+  // Returns how the names of its files end; a name in a manifest ends so, or is not believed to be one of them.
   virtual std::vector<std::string_view> file_endings() const = 0;
-  // Returns whether this is, by its name, a file with a header, and all that Describe() reads of one such file. Whoever
-  // shares headers between ranks notes what it reads. Fails where the file cannot be described.
+  // Returns whether this is, by its name, a file with a header, and all that Describe() reads of one such file. A
+  // caller that shares headers between ranks notes the bytes that it reads. Fails where the file cannot be described.
   virtual bool HasHeader(std::string_view path) const = 0;
   [[nodiscard]] virtual llvm::Error ReadHeader(const ReadableFile& file) const = 0;
   // Returns the folder of a checkpoint in which each tensor has a folder of its own; empty if there is none.
   virtual std::string_view folder_of_tensors() const { return ""; }
 
-  // From headers only. Call with what RecogniseAny() found. Where ranks contradict each other in what can be believed,
-  // the preferred one counts, and the inventory says so; without one it is an error. With more than one of `threads`
-  // several read files at the same time.
+  // From headers only. Call it with the result of RecogniseAny(). Where ranks contradict each other in what can be
+  // believed, the preferred one counts, and the inventory says so; without one it is an error. With more than one of
+  // `threads` several read files at the same time.
   virtual llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads) const = 0;
 
-  // Returns the family's own part of the training state of a source that is made up for this strategy: what a job would
-  // have known of these tensors. Returns null if there is none.
+  // Returns the family's own part of the training state of a source that is made up for this strategy: the part that a
+  // job would have made of these tensors. Returns null if there is none.
   virtual llvm::Expected<std::shared_ptr<const FormatState>> MakeState(const Strategy& strategy,
                                                                        std::span<const LogicalTensor> tensors,
                                                                        const TiedLayers& tied) const;
@@ -102,14 +103,14 @@ class Format {
   virtual bool HoldsWeightsAlone(const Strategy& /*strategy*/) const { return false; }
   // Returns whether a source without an optimizer is enough for it.
   virtual bool TakesWeightsAlone(const Strategy& strategy) const { return HoldsWeightsAlone(strategy); }
-  // Returns whether its tensors go by the names of a published model, without what wrappers of a module add.
+  // Returns whether its tensors go by the names of a published model, without the parts that wrappers of a module add.
   virtual bool TakesPlainNames(const Strategy& /*strategy*/) const { return false; }
   // Returns the ranks over which a target cuts its tensors; nothing if it holds them whole. Fails for those on which a
   // job with this training state does not run, however a spec would cut it.
   virtual llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
                                                                const TrainingState& training) const;
   // Cuts the layout of a target, in which the ranks of TargetDegrees() hold the tensors, into the boxes that its files
-  // hold (kBoxAxis). By default they hold what the ranks do.
+  // hold (kBoxAxis). By default they hold the same boxes as the ranks.
   [[nodiscard]] virtual llvm::Error CutIntoBoxes(const Strategy& strategy, std::span<const LogicalTensor> tensors,
                                                  Layout& layout) const;
   // Returns the files of a checkpoint that holds the tensors and the training state.

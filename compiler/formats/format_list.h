@@ -1,4 +1,4 @@
-// The list of all formats, which is one file: whoever adds a format adds a line there.
+// The list of all formats, which is one file. A new format adds a line there.
 #pragma once
 
 #include <memory>

@@ -11,8 +11,8 @@
 
 namespace ucp {
 
-// Returns the training state without what is neither known nor ("module.name") one of `keep`. Appends what goes to
-// `left_out`.
+// Returns the training state without objects that are neither known nor ("module.name") one of `keep`. Appends the
+// objects that go to `left_out`.
 TrainingState KnownTraining(TrainingState training, std::span<const std::string> keep, std::vector<LeftOut>& left_out);
 
 // Returns a sentence for each entry that is left out, of however many files; those behind the first few are counted.

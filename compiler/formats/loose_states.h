@@ -1,7 +1,7 @@
-// States of an optimizer that are not one number for each element of what it steps: scales of blocks, the codes that
-// they scale, factors of rows and columns, single numbers. Nobody but the optimizer knows what such a state says of
-// which element; so it has no place in another cut. But where a target steps exactly the same elements together, in the
-// same places, it stays as it is. Names and cuts alone say what is stepped together, and not by ranks:
+// States of an optimizer that are not one number for each element of the stepped parameter: scales of blocks, the codes
+// that they scale, factors of rows and columns, single numbers. Nobody but the optimizer knows what such a state says
+// of which element; so it has no place in another cut. But where a target steps exactly the same elements together, in
+// the same places, it stays as it is. Names and cuts alone say what is stepped together, and not by ranks:
 //
 //   one parameter without ZeRO     its own elements, with its shape
 //   a partition at stages 1 and 2  | end of `a` | `b` | begin of `c` |

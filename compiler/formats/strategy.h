@@ -32,7 +32,7 @@ llvm::Expected<Strategy> ParseStrategy(std::string_view text, StrategyUse use = 
 [[nodiscard]] llvm::Error CheckSetting(const std::string& format, const std::string& key, const std::string& value,
                                        StrategyUse use);
 
-// Returns the axes and `interleave` of a parsed strategy; what else it says concerns the files that its format writes.
+// Returns the axes and `interleave` of a parsed strategy; its other settings concern the files that its format writes.
 // `pp=8+8+8+6` says how many layers each stage has, or with `interleave=2` each of the two chunks of two stages. Fails
 // with kUsage if chunks do not divide over the stages.
 llvm::Expected<Degrees> ParseDegrees(const Strategy& strategy);

@@ -1,6 +1,6 @@
 // The state that a job needs to resume besides the elements of its tensors: hyper-parameters, step counters, the
 // scheduler, the loss scaler, and what the training script itself put into the checkpoint. The same for all formats,
-// and loss-free: what we do not understand is a value that is carried on as it was.
+// and loss-free: an entry that we do not understand is a value that is carried on as it was.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -19,8 +19,8 @@ struct Decision {
   bool by_map = false;            // An affine map of the checkpoint says it.
 };
 
-// `embedded` is what the checkpoint itself says about its cuts; null if it says nothing. The answers of affine maps
-// come first, then DeepSpeed's patterns by its own precedence, then shapes. A pattern that RE2 does not know, or two
+// `embedded` is the checkpoint's own statement about its cuts; null if it says nothing. The answers of affine maps come
+// first, then DeepSpeed's patterns by its own precedence, then shapes. A pattern that RE2 does not know, or two
 // patterns of one kind that match one name, are an error, as in DeepSpeed.
 llvm::Expected<std::vector<Decision>> Decide(const Observation& observation, const EmbeddedLayout* embedded);
 

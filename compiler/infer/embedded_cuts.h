@@ -1,5 +1,5 @@
-// The layout that a checkpoint's own metadata describes (layout/embedded_layout.h): what a conversion without a spec
-// goes by, and what a spec is compared with.
+// The layout that a checkpoint's own metadata describes (layout/embedded_layout.h): the basis of a conversion without a
+// spec, and what a spec is compared with.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -17,8 +17,8 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-// `held[rank]` is what rank holds of [0, length), in local order; every rank holds some or nothing. Nothing if some
-// position is held by no rank, or is twice on one.
+// `held[rank]` are the positions of [0, length) that the rank holds, in local order; every rank holds some or nothing.
+// Nothing if some position is held by no rank, or is twice on one.
 //
 //   0..4 | 4..8                          8@tp
 //   0..3 | 3..5 | 5..7                   7@tp(spread)

@@ -8,8 +8,8 @@
 
 namespace ucp {
 
-// Fails where the map contradicts the tensor's shapes, leaves an element out, or holds what no product of one selection
-// for each dimension is.
+// Fails where the map contradicts the tensor's shapes, leaves an element out, or holds positions that no product of one
+// selection for each dimension is.
 llvm::Expected<Reading> LiftMap(const AffineMap& map, const ObservedTensor& tensor);
 
 }  // namespace ucp

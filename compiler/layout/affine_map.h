@@ -50,8 +50,8 @@ struct AffineMap {
 inline constexpr std::size_t kMaxAffinePieces = 4096;
 
 // Returns the holders of `tensor` over the ranks of one axis. Blocks that are consecutive on both sides and have the
-// same holders are one piece; a rank that holds nothing has none. Fails (kUnsupported) with one clause on what no map
-// describes: padding, a mean, a cut over another axis, too many pieces.
+// same holders are one piece; a rank that holds nothing has none. Fails (kUnsupported) with one clause on the property
+// that no map describes: padding, a mean, a cut over another axis, too many pieces.
 llvm::Expected<AffineMap> AffineMapOf(const TensorLayout& tensor, const Mesh& mesh, std::string_view axis);
 
 // Returns the map as ParamAffineMap.to_dict writes it; the keys of `ranks` are texts, as JSON wants them.

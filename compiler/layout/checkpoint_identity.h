@@ -21,14 +21,14 @@ struct CheckpointIdentity {
 };
 
 // Two lines (none where nothing was read), whose first begins with `label` in a column of `width` characters. The
-// second names what is known:
+// second names the known facts:
 //
 //   source   checkpoints/global_step9
 //            deepspeed, tag global_step9, DeepSpeed 0.19.8, step 9, pp=1 dp=2 tp=1
 std::vector<std::string> IdentityLines(const CheckpointIdentity& source, const std::string& label = "source",
                                        std::size_t width = 9);
 
-// {"folder", "tag", "format", "framework_version", "step", "ranks"}; what is not known is null.
+// {"folder", "tag", "format", "framework_version", "step", "ranks"}; an unknown fact is null.
 llvm::json::Object IdentityJson(const CheckpointIdentity& source);
 
 }  // namespace ucp

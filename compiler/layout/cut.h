@@ -1,5 +1,5 @@
 // The cut rules: which of n places each of k coordinates gets (docs/algebra.md). Places are those of a list, padding
-// included, so a rule knows nothing of what stands in them; shape.h applies it to selections.
+// included, so a rule knows nothing of the elements in them; shape.h applies it to selections.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -30,8 +30,8 @@ llvm::Expected<std::vector<PlaceRange>> PartOf(const ShapeExpr& cut, std::int64_
 llvm::Expected<std::int64_t> WidthOf(const ShapeExpr& cut, std::int64_t places, std::int64_t degree,
                                      std::int64_t index);
 
-// Whether the rule fits for every coordinate, and all of them together get every place. Linear in what was written, not
-// in places.
+// Whether the rule fits for every coordinate, and all of them together get every place. Linear in the length of the
+// rule's text, not in places.
 [[nodiscard]] llvm::Error VerifyCut(const ShapeExpr& cut, std::int64_t places, std::int64_t degree);
 
 // Returns the text behind the axes: "(spread 64)", "(widths [3, 3, 2])"; nothing for an even cut.

@@ -1,4 +1,4 @@
-// The tensors of a layout by name: Layout::Find() for those who ask for each of thousands.
+// The tensors of a layout by name: Layout::Find() for callers that look up thousands.
 #pragma once
 
 #include <llvm/ADT/CachedHashString.h>

@@ -1,4 +1,4 @@
-// Finds how a number of a dtype is stored, for whoever wants its value whatever dtype it has.
+// Finds how a number of a dtype is stored, for callers that want its value, of any dtype.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ struct RankPreference {
   Coordinate named;  // The places that the user named; empty: nobody is believed over another.
 
   bool empty() const { return named.at.empty(); }
-  // Returns whether what stands at `place` is believed: of the axes that it has, one at least is named, and on all that
+  // Returns whether the value at `place` is believed: of the axes that it has, one at least is named, and on all that
   // are named it stands at the named place. A tensor's copy has no place on `dp`, which cuts it, and a file may have
   // one.
   bool Prefers(const Coordinate& place) const;

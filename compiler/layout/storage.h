@@ -1,5 +1,5 @@
-// Where elements lie in files: one structure for what a format found (inventory.h) and for what a format will write
-// (target.h), because a conversion is two layouts of the same tensors.
+// Where elements lie in files: one structure for the files that a format found (inventory.h) and for those that it will
+// write (target.h), because a conversion is two layouts of the same tensors.
 //
 // A record is a byte range of a file that holds elements (a storage record of a `.pt` archive). A buffer is a row of
 // records of one dtype, its parts, one for each rank that shares the work. A shard is one tensor at one coordinate: a

@@ -57,7 +57,7 @@ struct TargetFiles {
   std::unordered_multimap<std::size_t, BlobId> blobs_of_hash_;
 };
 
-// One tensor of the model, whichever way it is cut: what a format needs to lay out its files.
+// One tensor of the model, whichever way it is cut: the facts that a format needs to lay out its files.
 struct LogicalTensor {
   struct State {
     std::string name;

@@ -1,4 +1,4 @@
-// Holds the strategies that a spec declares to what their formats take.
+// Checks the strategies that a spec declares against the settings of their formats.
 #pragma once
 
 #include "compiler/ast/ast.h"

@@ -27,17 +27,17 @@ struct SpecSession {
 
 using OpenedSpec = std::shared_ptr<SpecSession>;
 
-// Reads, parses and checks, with all files that it includes. An error is one of reading the file; what is wrong in it
-// is in the sink.
+// Reads, parses and checks, with all files that it includes. An error is one of reading the file; the spec's own errors
+// are in the sink.
 llvm::Expected<OpenedSpec> OpenSpec(const std::string& path);
 
-// Does the same for what was read before: the spec, and behind it what it includes.
+// Does the same for texts that were read before: the spec, and behind it the files that it includes.
 llvm::Expected<OpenedSpec> OpenSpec(const std::vector<NamedText>& texts);
 
 // Returns the texts that OpenSpec() has read, by their paths from the folder of the spec.
 std::vector<NamedText> TextsOf(const SpecSession& session);
 
-// "2 errors in `gpt.ucp`", with code kSpec, and all diagnostics for those who read JSON.
+// "2 errors in `gpt.ucp`", with code kSpec, and all diagnostics for JSON.
 class SpecFailure : public llvm::ErrorInfo<SpecFailure, Failure> {
  public:
   static char ID;  // NOLINT(readability-identifier-naming): the name LLVM's ErrorInfo asks for.

@@ -1,4 +1,4 @@
-// A failure of the first phases as one text, for who prints nothing: a library's caller.
+// A failure of the first phases as one text, for a caller of the library, which prints nothing.
 #pragma once
 
 #include <llvm/Support/Error.h>

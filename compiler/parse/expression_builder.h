@@ -21,7 +21,7 @@ class ExpressionBuilder {
  public:
   using Parser = grammar::UcpParser;
 
-  // A bracket makes some five levels at most, so this never bites before kMaxBracketDepth in what people write.
+  // A bracket makes some five levels at most, so this never bites before kMaxBracketDepth in specs that people write.
   static constexpr std::size_t kMaxTreeDepth = 1000;
 
   ExpressionBuilder(const Source& source, DiagnosticSink& sink) : source_(source), sink_(sink) {}

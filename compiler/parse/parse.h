@@ -16,8 +16,8 @@ namespace ucp {
 std::optional<ast::File> ParseSpec(const Source& source, DiagnosticSink& sink);
 
 // The same, but where the grammar is kept and single items are wrong (an unknown cut rule), the tree is there without
-// them, so that the checker finds what else is wrong: the sink says whether the tree is good for more than that.
-// `begin` is where the file begins that is parsed, which must be the last one of the source.
+// them, so that the checker finds further mistakes: the sink says whether the tree is good for more than that. `begin`
+// is where the file begins that is parsed, which must be the last one of the source.
 std::optional<ast::File> ParseSoundItems(const Source& source, DiagnosticSink& sink, std::uint32_t begin = 0);
 
 }  // namespace ucp

@@ -1,5 +1,5 @@
-// Syntax errors in the words of the language: what was found, what could have stood there, and the keyword that was
-// probably meant. Private to this folder.
+// Syntax errors in the words of the language: the word that was found, the words that could have stood there, and the
+// keyword that was probably meant. Private to this folder.
 #pragma once
 
 #include <antlr4-runtime.h>

@@ -1,5 +1,5 @@
-// From bytes to tokens: what no grammar rule can take is reported here and left out, so that the parser sees the rest.
-// Private to this folder, like everything that names ANTLR.
+// From bytes to tokens: characters that no grammar rule can take are reported here and left out, so that the parser
+// sees the rest. Private to this folder, like everything that names ANTLR.
 #pragma once
 
 #include <antlr4-runtime.h>

@@ -1,5 +1,5 @@
-// Boxes: what a flat range of a row-major local tensor holds, as one progression in each dimension, and the loops that
-// visit the elements of one.
+// Boxes: the positions that a flat range of a row-major local tensor holds, as one progression in each dimension, and
+// the loops that visit the elements of one.
 #pragma once
 
 #include <llvm/ADT/ArrayRef.h>

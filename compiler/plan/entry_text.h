@@ -1,5 +1,6 @@
-// The printed form of each entry of a plan's tables: all that it holds, with the names of what its ids lead to. Two
-// entries of plans that differ in nothing before them have the same text if and only if they are the same.
+// The printed form of each entry of a plan's tables: all that it holds, with the names of the entries that its ids
+// point to. Two entries of plans that differ in nothing before them have the same text if and only if they are the
+// same.
 #pragma once
 
 #include <string>

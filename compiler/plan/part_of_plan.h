@@ -1,5 +1,5 @@
-// Cuts out of a plan what one rank of a job needs to fill some records: so that of a plan for a thousand ranks each is
-// given its own part.
+// Cuts out of a plan the part that one rank of a job needs to fill some records: so that of a plan for a thousand ranks
+// each is given its own part.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace ucp {
 
-// A part has its own ids, in the order of those of the whole plan. It is for filling memory: what only writing files
-// needs is left out of it, and VerifyPlan() is for the whole.
+// A part has its own ids, in the order of those of the whole plan. It is for filling memory: entries that only writing
+// files needs are left out of it, and VerifyPlan() is for the whole.
 struct PlanPart {
   Plan plan;                      // Without ready-made bytes.
   std::vector<RecordId> records;  // Of the target, by RecordId of the part: what it is in the whole plan.
@@ -33,8 +33,8 @@ class PlanCutter {
   // The plan must be verified and outlive this. Linear in its tables.
   explicit PlanCutter(const Plan& plan);
 
-  // Returns the shards that some of these records of the target hold, and all others of the same elements, whoever has
-  // them: what is to be shared is seen in each part. By their places in Plan::writes, ascending.
+  // Returns the shards that some of these records of the target hold, and all others of the same elements, on any rank:
+  // shared elements are seen in each part. By their places in Plan::writes, ascending.
   std::vector<std::size_t> WritesOf(std::span<const RecordId> wanted) const;
 
   // Returns the part of a plan that fills these shards, with all of these records and files of the target. Its cost

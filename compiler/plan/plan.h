@@ -1,5 +1,5 @@
 // The plan: everything that a conversion will do, as pure data (docs/plan.md). The runtime knows nothing else of the
-// compiler. A plan stores what is shared once; the steps are enumerated from it (steps.h).
+// compiler. A plan stores shared entries once; the steps are enumerated from it (steps.h).
 //
 //   source, target   files, records, buffers and their parts, of what is read and of what is written
 //   tensors          the logical tensors, with their states

@@ -1,4 +1,4 @@
-// The inputs of a plan besides the checkpoint. A plan file holds it, so that whoever runs the plan can make it again of
+// The inputs of a plan besides the checkpoint. A plan file holds it, so that `ucprun run` can make the plan again of
 // the checkpoint at hand and compare.
 #pragma once
 

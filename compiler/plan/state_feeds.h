@@ -1,7 +1,7 @@
-// The state of the source that feeds each state of the target. A state is fed from the one of its name, but for what
-// the model computes with ("weight"): it is fed from the master where the source has one, because the source's own
-// weight is only the master's rounding. Such a weight in the source is compared instead: with the master if the target
-// has it, and else with the weight that the target gets.
+// The state of the source that feeds each state of the target. A state is fed from the one of its name, but for the
+// weight that the model computes with ("weight"): it is fed from the master where the source has one, because the
+// source's own weight is only the master's rounding. Such a weight in the source is compared instead: with the master
+// if the target has it, and else with the weight that the target gets.
 #pragma once
 
 #include <llvm/ADT/SmallVector.h>

@@ -7,10 +7,10 @@
 // several terms, term after term.
 //
 // The rule behind it: a flat range of a row-major local tensor is the tensor's product set within one lexicographic
-// interval of logical indices. Two shards with flat ranges therefore meet in what their product sets have in common
-// (the geometry), within the later start and the earlier end: at most 2 * rank - 1 boxes. Where a fused shard has the
-// dimensions of a piece in another order (piece_places.h), the starts and the ends are not of one order: each of the
-// 2 * rank - 1 boxes of the target's interval is cut again by the source's.
+// interval of logical indices. Two shards with flat ranges therefore meet in the common part of their product sets (the
+// geometry), within the later start and the earlier end: at most 2 * rank - 1 boxes. Where a fused shard has the
+// dimensions of a piece in another order (piece_places.h), the starts and the ends are not of one order: each of the 2
+// * rank - 1 boxes of the target's interval is cut again by the source's.
 #pragma once
 
 #include <llvm/ADT/ArrayRef.h>
@@ -55,7 +55,7 @@ struct Step {
 // "copy decoder.weight fp32: r3[128 x 16 every 32] -> r9[0 x 16 every 16]": the printed form, the same everywhere.
 std::string ToString(const Plan& plan, const Step& step);
 
-// A part of what is written: local elements [begin, end) of one written shard in one state, within one target part.
+// A part of a written shard: local elements [begin, end) of one written shard in one state, within one target part.
 struct TargetRange {
   std::size_t write = 0;  // Index in Plan::writes.
   std::string state;
@@ -76,7 +76,7 @@ void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t
                           llvm::function_ref<void(const TargetRange&)> visit);
 
 // Where ranks of the target hold the same: whether the source's replicas are compared with the first of them, so that
-// the others are copies of what it is a copy of, or with each, for whoever makes only some of them.
+// the others are copies of the same elements, or with each, for a rank that makes only some of them.
 enum class ComparedWrites { kFirstOfEqual, kEach };
 
 class StepEnumerator {
@@ -92,9 +92,9 @@ class StepEnumerator {
   // Visits those of them that are of one tensor of a fused shard.
   void ForEachStepOf(TensorId tensor, const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
-  // The same elements in the same order, in no more steps, for who moves them: where both sides hold the same set of a
-  // tensor, local element i of the one is local element i of the other, so that what lies in one record is one run, and
-  // no index has to be computed. So it is wherever only ZeRO's partitions change.
+  // The same elements in the same order, in no more steps, for code that moves them: where both sides hold the same set
+  // of a tensor, local element i of the one is local element i of the other, so that elements in one record are one
+  // run, and no index has to be computed. So it is wherever only ZeRO's partitions change.
   void ForEachJoinedStep(const TargetRange& range, llvm::function_ref<void(const Step&)> visit) const;
 
   // Returns whether an earlier rank of the target also holds all of that state of a written shard.

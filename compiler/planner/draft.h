@@ -26,7 +26,8 @@ struct PlanDraft {
   LayoutIndex source_tensors;                                          // By the names that the source's shards have.
   llvm::DenseMap<llvm::CachedHashStringRef, TensorId> tensor_of_name;  // Names are those of the request.
 
-  // Returns those of the request, which come before what the spec drops. Found once: each pass asks for all of them.
+  // Returns those of the request, which come before those that the spec drops. Found once: each pass asks for all of
+  // them.
   const TensorLayout* SourceOf(TensorId id) const {
     return id.index() < sources_.size() ? sources_[id.index()] : nullptr;
   }
@@ -70,8 +71,8 @@ void AssignTerms(const PlanRequest& request, PlanDraft& draft);
 // Makes the states of every tensor those that the target's files hold of it.
 [[nodiscard]] llvm::Error AssignStates(const TargetFiles& target_files, PlanDraft& draft);
 
-// Fills the rest of PlanTensor::arithmetic: what `scale` of both layouts asks for. Fails where numbers cannot follow
-// it, or the terms.
+// Fills the rest of PlanTensor::arithmetic: the arithmetic of `scale` in both layouts. Fails where numbers cannot
+// follow it, or the terms.
 [[nodiscard]] llvm::Error AssignArithmetic(PlanDraft& draft);
 
 // Fills Plan::writes: one for each shard that the target format laid out.

@@ -30,7 +30,7 @@ struct PlanRequest {
 
 struct PlanDraft;
 
-// The first half of a plan: who gives each element. It points into what it was drafted from.
+// The first half of a plan: who gives each element. It points into the request.
 class DraftedReads {
  public:
   explicit DraftedReads(std::unique_ptr<PlanDraft> draft);

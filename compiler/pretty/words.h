@@ -1,4 +1,4 @@
-// A spec as a row of words: what the lexer sees, and the comments, which it skips. Private to this folder.
+// A spec as a row of words: the lexer's tokens, and the comments, which it skips. Private to this folder.
 #pragma once
 
 #include <cstdint>

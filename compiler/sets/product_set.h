@@ -1,8 +1,8 @@
-// A product set: what a rank holds of one tensor, as one selection for each dimension. Local tensors are row-major, so
-// where all selections are increasing the order of their real elements is the order of the logical tensor restricted to
-// the set, and a flat range of a local tensor is the set within one lexicographic interval of logical indices. All
-// geometry of this project rests on that. A set that is not increasing (an explicit `list`) is taken apart into
-// increasing pieces, which have the same local tensor and share it out.
+// A product set: the part of one tensor that a rank holds, as one selection for each dimension. Local tensors are
+// row-major, so where all selections are increasing the order of their real elements is the order of the logical tensor
+// restricted to the set, and a flat range of a local tensor is the set within one lexicographic interval of logical
+// indices. All geometry of this project rests on that. A set that is not increasing (an explicit `list`) is taken apart
+// into increasing pieces, which have the same local tensor and share it out.
 #pragma once
 
 #include <llvm/ADT/ArrayRef.h>

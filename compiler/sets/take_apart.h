@@ -9,8 +9,8 @@
 
 namespace ucp {
 
-// A set taken apart into what earlier sets do not hold and what they do. All parts have the set's local places; those
-// of other parts are padding.
+// A set taken apart into the positions that earlier sets do not hold and those that they do. All parts have the set's
+// local places; those of other parts are padding.
 struct SetParts {
   std::vector<ProductSet> fresh;
   std::vector<ProductSet> replicas;

@@ -55,8 +55,8 @@ class Source {
   };
   std::vector<FileText> Files() const;  // The spec first.
 
-  // Puts an included file behind the others and returns the offset at which it begins. `included_from` is what names
-  // it. Refuses what FromText refuses, and more than kMaxSourceBytes in all.
+  // Puts an included file behind the others and returns the offset at which it begins. `included_from` is the include
+  // that names it. Refuses what FromText refuses, and more than kMaxSourceBytes in all.
   llvm::Expected<std::uint32_t> Append(std::string path, const std::string& text, SourceRange included_from);
 
   // Returns the file that `offset` is in, and what includes it: an empty range for the spec itself.

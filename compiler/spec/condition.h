@@ -1,4 +1,4 @@
-// Checked conditions: what `when` asks. They speak of dims, facts, counters and names of the header, all looked up.
+// Checked conditions of `when`. They speak of dims, facts, counters and names of the header, all looked up.
 #pragma once
 
 #include <cstddef>
@@ -48,9 +48,9 @@ struct Condition {
   std::size_t outer = 0;            // kHas: so many of the name's counters are those of the blocks, and have a value.
 };
 
-// A declaration inside of `when` stands under guards, outermost first: it is there where each condition is what the
-// guard wants. `else` wants the conditions before it to be false. Guards that share a condition object and differ in
-// `holds` exclude each other.
+// A declaration inside of `when` stands under guards, outermost first: it is there where each condition has the value
+// that the guard wants. `else` wants the conditions before it to be false. Guards that share a condition object and
+// differ in `holds` exclude each other.
 struct Guard {
   std::shared_ptr<const Condition> condition;
   bool holds = true;
@@ -60,8 +60,8 @@ using Guards = std::vector<Guard>;
 // More conditions around one item than any family of models needs.
 inline constexpr std::size_t kMaxGuards = 64;
 
-// Returns whether they stand in different branches of one `when`. Conditions are compared as objects, not by what they
-// say.
+// Returns whether they stand in different branches of one `when`. Conditions are compared as objects, not by their
+// meaning.
 bool ExcludeEachOther(const Guards& a, const Guards& b);
 
 // Returns, at k, how many of the guards can be asked when the first k of a name's `counters` have values. A guard waits

@@ -135,7 +135,7 @@ struct CheckedSpec {
 References ReferencesOf(const TensorDeclaration& tensor);
 References ReferencesOf(const TieDeclaration& tie);
 
-// Returns the names in what gives a dim or a fact its value: its definition, its condition and its default.
+// Returns the names in the parts that give a dim or a fact its value: its definition, its condition and its default.
 References ReferencesOf(const FactExpression& expression);
 
 }  // namespace ucp

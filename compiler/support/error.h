@@ -1,4 +1,4 @@
-// The one error class of this project: a code, chosen by what a caller can do about it, and a message.
+// The one error class of this project: a code, chosen by the possible reaction of a caller, and a message.
 //
 // "The world went wrong" (a file, a corrupt byte, a full disk) and "the request is wrong" travel as llvm::Error and
 // llvm::Expected. Each level on the way up adds one phrase with AddContext(). Mistakes in a spec are diagnostics

@@ -1,5 +1,5 @@
-// The calls of the file system that a process is in: where a disk or a mount hangs, the call is what can be named. A
-// sync is none of them, because it may take as long as there is to write.
+// The calls of the file system that a process is in: where a disk or a mount hangs, a message can name the call. A sync
+// is none of them, because it may take as long as there is to write.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 
 namespace ucp {
 
-// The message for it. The text is ready, since it is for those who have no memory.
+// The message for it. The text is ready, since there is no memory to make it.
 inline constexpr std::string_view kOutOfMemory =
     "there is not enough memory: the system gives this process no more; raise its limit (`ulimit -v`), or use "
     "fewer threads or less memory";

@@ -1,4 +1,4 @@
-// Where this code is on disk: what is installed with it lies at known places from there.
+// Where this code is on disk: files that are installed with it lie at known places from there.
 #pragma once
 
 #include <filesystem>

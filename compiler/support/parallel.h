@@ -40,7 +40,7 @@ std::vector<WorkStretch> CutIntoStretches(std::uint64_t items, unsigned threads)
 [[nodiscard]] llvm::Error ForEachInStretches(std::uint64_t items, const ParallelOptions& options,
                                              llvm::function_ref<llvm::Error(unsigned thread, std::uint64_t item)> work);
 
-// Does the same for what is left of these stretches, but a raised `pause`, or options.cancelled, only stops the handing
+// Does the same for the rest of these stretches, but a raised `pause`, or options.cancelled, only stops the handing
 // out: call it again to go on. After an error the stretches are as they were.
 [[nodiscard]] llvm::Error ForEachUntilPaused(std::vector<WorkStretch>& stretches, const ParallelOptions& options,
                                              const std::atomic<bool>& pause,

@@ -50,7 +50,7 @@ class PhaseClock {
   std::vector<Listener> on_end_;
 };
 
-// For those who may be given no clock.
+// Does nothing without a clock.
 inline void BeginPhase(PhaseClock* clock, const char* name) {
   if (clock != nullptr) clock->Begin(name);
 }

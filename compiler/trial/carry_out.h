@@ -20,7 +20,7 @@ struct CarriedOut {
   std::int64_t copied = 0;  // Elements.
 };
 
-// `memory` is what stands in the source's records.
+// `memory` is the content of the source's records.
 CarriedOut CarryOut(const Plan& plan, const Side& source, const Side& target, const Memory& memory);
 
 // Names the tensor, its line in the spec, the element and the place of the first difference from what the side should

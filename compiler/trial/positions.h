@@ -1,5 +1,6 @@
-// The definitions of docs/algebra.md word by word: what a rank holds, as a plain list of positions. Slow and obvious,
-// so that it can judge the geometry of compiler/layout, of which it uses nothing but the structures. Tests use it too.
+// The definitions of docs/algebra.md word by word: the part that a rank holds, as a plain list of positions. Slow and
+// obvious, so that it can judge the geometry of compiler/layout, of which it uses nothing but the structures. Tests use
+// it too.
 #pragma once
 
 #include <cstdint>

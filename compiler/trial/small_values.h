@@ -27,7 +27,7 @@ struct SmallModel {
 };
 
 // `given` stays as it is; items that are not in `before` are sought. Returns nothing if no values were found that make
-// the spec's definitions whole; `why` is what was wrong with the nearest.
+// the spec's definitions whole; `why` is the fault of the nearest.
 std::optional<SmallModel> ChooseSmallValues(const CheckedSpec& spec, const Settings& given, const Reached& before,
                                             Random& random, std::string& why);
 

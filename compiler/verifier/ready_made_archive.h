@@ -23,8 +23,8 @@ struct PlacedBytes {
 std::vector<std::vector<PlacedBytes>> ReadyMadeBytes(const Plan& plan);
 
 // Returns the target files that are archives: `.pt` files that elements are written to or that stand in a folder.
-// Others in the root lie beside the source, whoever wrote them, and are copied as they are. `.distcp` files are
-// archives one behind the other.
+// Others in the root lie beside the source, from any writer, and are copied as they are. `.distcp` files are archives
+// one behind the other.
 std::vector<FileId> ArchivesOf(const Plan& plan);
 
 // The entry under one name.

@@ -1,7 +1,7 @@
 // The properties that decide the steps that fill one state of a written shard, but for where its bytes and those of the
 // source lie. Shards with one signature have the same steps, moved: the enumerator (steps.h) works in local elements,
-// and adds the places of records and bases at the end. A model has thousands of tensors and few signatures, so what is
-// proved about the steps of one shard need not be proved again for its likes.
+// and adds the places of records and bases at the end. A model has thousands of tensors and few signatures, so a proof
+// about the steps of one shard need not be made again for others like it.
 //
 // The steps of a fused shard are looked at tensor by tensor: each has a signature of its own.
 //

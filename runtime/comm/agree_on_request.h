@@ -9,8 +9,8 @@
 
 namespace ucp {
 
-// All ranks call it, each with what it is to load, in words for a message: "`folder` as `universal`". Fails (kUsage) on
-// every rank, naming one that says something else than rank 0.
+// All ranks call it, each with its request, in words for a message: "`folder` as `universal`". Fails (kUsage) on every
+// rank, naming one that says something else than rank 0.
 [[nodiscard]] llvm::Error AgreeOnRequest(Communicator& ranks, const std::string& request);
 
 }  // namespace ucp

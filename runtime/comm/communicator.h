@@ -40,12 +40,12 @@ class Communicator {
   // Returns the bytes of each rank, by rank; a rank may give none. Nobody goes on before all have given theirs.
   virtual llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) = 0;
 
-  // Each rank gives bytes to some others and takes what it expects of some. Bytes from one rank to another arrive in
-  // order, as many as are expected there, else it is an error (kIo). Bytes that were given may change when this
-  // returns. Ranks without anything for one another need not wait for one another. Made of AllGather(), through which
-  // everything goes to all, unless an implementation knows better.
+  // Each rank gives bytes to some others and takes the bytes that it expects of some. Bytes from one rank to another
+  // arrive in order, as many as are expected there, else it is an error (kIo). Bytes that were given may change when
+  // this returns. Ranks without anything for one another need not wait for one another. Made of AllGather(), through
+  // which everything goes to all, unless an implementation knows better.
   [[nodiscard]] virtual llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving);
-  // Returns whether each rank holds for a moment what all ranks give in a Deliver(), and not only what it takes.
+  // Returns whether each rank holds for a moment the bytes that all ranks give in a Deliver(), and not only its own.
   virtual bool DeliversAllToAll() const { return true; }
 
   // Asks all other ranks to come to their next AllGather() soon, because this one has failed or was cancelled.
@@ -65,7 +65,7 @@ class Communicator {
   virtual llvm::Expected<std::optional<Message>> TakeAny(int tag);
 };
 
-// Whether what came has the size that is expected.
+// Whether the received bytes have the expected size.
 [[nodiscard]] llvm::Error CheckDelivered(const Incoming& expected, std::uint64_t bytes);
 
 // Returns a run of this process alone.

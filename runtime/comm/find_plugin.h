@@ -1,4 +1,4 @@
-// Libraries that are opened when they are needed, and installed beside what opens them.
+// Libraries that are opened when they are needed, and installed beside the program or library that opens them.
 #pragma once
 
 #include <string>

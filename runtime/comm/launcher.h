@@ -32,7 +32,7 @@ unsigned ProcessorsOfThisRank();
 // Returns the rank of this process, likewise; 0 if it does not say.
 int RankOnThisMachine();
 
-// Returns whether this process prints what concerns all ranks: rank 0 does.
+// Returns whether this process prints messages that concern all ranks: rank 0 does.
 bool SpeaksForAllRanks();
 
 // Returns whether a launcher started several ranks and this is not the first, as far as it says so.

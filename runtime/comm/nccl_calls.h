@@ -1,6 +1,6 @@
 // The calls of ucp_nccl.so: NCCL behind plain C, since this is built without NCCL and CUDA and opens the plugin only if
-// somebody asks for such ranks. Every function returns 0, or another number after which last_error() says in words what
-// went wrong in this thread. One thread at a time calls for one UcpNccl.
+// somebody asks for such ranks. Every function returns 0, or another number after which last_error() returns the
+// failure of this thread in words. One thread at a time calls for one UcpNccl.
 #pragma once
 
 #include <stdint.h>

@@ -19,7 +19,7 @@ struct Ceilings {
   double read_from_storage = 0;
 };
 
-// Reads what `ucprun bench DIR --json` printed. Fails with kUsage for anything else, and with kIo.
+// Reads the output of `ucprun bench DIR --json`. Fails with kUsage for anything else, and with kIo.
 llvm::Expected<Ceilings> ReadCeilings(ReadableFileSystem& files, const std::string& path);
 
 struct MovedBytes {

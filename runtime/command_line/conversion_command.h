@@ -31,7 +31,7 @@ int RunWatched(FileSystem& files, const ConversionCommand& options,
                llvm::function_ref<llvm::Error(RunWatch&, Communicator&)> work);
 
 struct WatchedOutcome : ConversionOutcome {
-  // Rank 0's: what was chosen, and why, a sentence each; and of what this process read until it was done.
+  // Rank 0's: what was chosen, and why, a sentence each; and on the bytes that this process read until it was done.
   std::vector<std::string> choices;
   std::uint64_t bytes_from_storage = 0;
 };

@@ -6,14 +6,14 @@
 
 namespace ucp {
 
-// Installs the handlers, and returns what they set.
+// Installs the handlers, and returns the flag that they set.
 const std::atomic<bool>& WatchForInterrupts();
 
 // From now on a process that was asked to stop ends 20 seconds later, whatever it waits for: another rank that does not
 // answer would be waited for without end. Progress is mostly kept by then, and if not, any kill is safe.
 void EndSomeTimeAfterInterrupt();
 
-// Not any more: what is left to do is to clean up.
+// Stops heeding interrupts: only the cleaning up is left.
 void EndInItsOwnTime();
 
 }  // namespace ucp

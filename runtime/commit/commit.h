@@ -4,7 +4,7 @@
 // `parent/.NAME.ucp-lock` is held. A journal beside it (journal.h) says what of the hidden folder a later run can go on
 // from. These stay true at every moment, whatever call fails and wherever the power goes:
 //
-//   I1  The destination is what it was before, or the complete new folder. (Where the file system cannot exchange two
+//   I1  The destination is as it was before, or the complete new folder. (Where the file system cannot exchange two
 //       folders in one step, there is a moment in which it is missing; the old one is then `parent/.NAME.ucp-old`, and
 //       the next run to the same destination puts it back.)
 //   I2  Nothing is at the destination before it is durable.
@@ -12,14 +12,14 @@
 //       holds a lock of its own (ranks_folder.h). If nobody holds one, they are gone, and the next run to the same
 //       destination continues the folder, if it was asked to and the journal vouches for it, and removes it
 //       otherwise.
-//   I4  Nothing that existed is removed before what replaces it is durable at the destination.
+//   I4  Nothing that existed is removed before its replacement is durable at the destination.
 //
 // Steps:
 //
-//   S1  Look at the destination and its parent, and refuse what would surprise: there is no point in writing terabytes
-//       first.
+//   S1  Look at the destination and its parent, and refuse unexpected ones: there is no point in writing
+//       terabytes first.
 //   S2  Take the lock; refuse if it is held, or one of another rank is (I3). Put back or remove what an earlier process
-//       left, once the parent is synced: what stands at the destination may have got there just before that process
+//       left, once the parent is synced: the folder at the destination may have got there just before that process
 //       died (I4). The journal goes before the folder, so that it never speaks of a folder that is not there.
 //   S3  Check the free space, and make the hidden folder; or find the earlier one. The caller fills it.
 //   S4  Sync all files, then all folders, the hidden one last: names are durable only with their folder (I2). Where
@@ -54,8 +54,8 @@ struct StagingOptions {
   std::uint64_t bytes_needed = 0;  // The bytes that will be written.
   std::string source = {};         // A folder that must survive: the destination may not be it, nor hold it.
   bool resume = false;             // Go on with the hidden folder of an earlier run, if the journal vouches for it.
-  // Asked with `resume` when there is nothing to go on from: whether the destination is what will be written already,
-  // because the earlier run got as far as S6.
+  // Asked with `resume` when there is nothing to go on from: whether the destination already is the folder that would
+  // be written, because the earlier run got as far as S6.
   std::function<llvm::Expected<bool>()> is_complete = {};
   int ranks = 1;  // How many fill the folder. One of them stages it; the others hold a part in it (ranks_folder.h).
 };
@@ -73,13 +73,13 @@ class Staging {
 
   // Returns the hidden folder, empty at first unless this run goes on.
   const std::string& folder() const { return folder_; }
-  // Returns, with `resume`, the newest entry of each rank of the earlier run, together what there is to go on from.
-  // Then the first that is kept must hold all of them, and no other rank may keep anything before.
+  // Returns, with `resume`, the newest entry of each rank of the earlier run, which together are the progress of that
+  // run. Then the first that is kept must hold all of them, and no other rank may keep anything before.
   const std::vector<std::string>& entries_before() const { return entries_before_; }
   // Returns whether, with `resume`, all was done before. Nothing is then to be filled or committed.
   bool is_complete() const { return is_complete_; }
 
-  // Keeps what a later run can go on from. All that `entry` vouches for must be durable.
+  // Keeps the progress from which a later run can go on. All that `entry` vouches for must be durable.
   [[nodiscard]] llvm::Error Keep(const std::string& entry);
   // A later run can go on from here: this rank kept something, or another one did.
   bool is_kept() const;
@@ -88,8 +88,8 @@ class Staging {
   // Returns how all was made durable, and why so. After Commit().
   const std::string& sync_choice() const { return syncer_->choice(); }
 
-  // S4 to S7, once. After an error the destination is what it was; only an error that says that something old could
-  // not be removed leaves the new folder in place.
+  // S4 to S7, once. After an error the destination is as it was; only an error that says that something old could not
+  // be removed leaves the new folder in place.
   [[nodiscard]] llvm::Error Commit(const ParallelOptions& options);
 
   // Do the steps of Commit() one by one, where several folders are to appear together (P2 of run_destination.h).

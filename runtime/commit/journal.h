@@ -2,13 +2,13 @@
 // `parent/.NAME.ucp-journal-0` and `-1`. Each holds one entry, and they take turns: while one is written, the other is
 // whole.
 //
-//   J1  An entry is written only after all that it vouches for is durable; what that is, its writer knows.
+//   J1  An entry is written only after all that it vouches for is durable; its writer knows what it is.
 //   J2  An entry is whole or does not count: it ends with a hash of itself.
 //   J3  An entry names the folder that it speaks of by its inode, and not by its name: a commit that exchanges two
 //       folders leaves the old one under the hidden name, and no entry vouches for that. That the folder has its name
 //       is durable before the first entry is written: an earlier folder may have had the same inode. Where the file
-//       system makes inodes up, an entry speaks of what has the hidden name, and goes, durably, before two folders are
-//       exchanged: a run that is killed between the two is begun again.
+//       system makes inodes up, an entry is about the folder with the hidden name, and is removed, durably, before two
+//       folders are exchanged: a run that is killed between the two is begun again.
 //
 // J4, of several ranks, is in ranks_folder.h; for it an entry names its run.
 #pragma once

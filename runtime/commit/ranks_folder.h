@@ -1,8 +1,8 @@
 // Files that the ranks of one run have of their own beside the hidden folder that they fill together (commit.h), all
 // but rank 0: in `parent/.NAME.ucp-ranks`, rank R holds the lock `lock-R` while it works, and keeps the journal
-// `journal-R-0` and `-1`, of what it did itself in this run.
+// `journal-R-0` and `-1`, of its own work in this run.
 //
-//   J4  What there is to go on from is the newest entry of rank 0 and, of every other rank, its newest entry, if that
+//   J4  The progress to go on from is the newest entry of rank 0 and, of every other rank, its newest entry, if that
 //       is of the same run; where rank 0 has none, of run 0. A run that goes on is the next run: it begins with an
 //       entry of rank 0 that holds all of these, and only then do the other ranks keep entries of it. So nothing counts
 //       twice, however many ranks each run has and wherever one is stopped.

@@ -1,5 +1,5 @@
-// The part of a journal's entry that does not say how far a run came: which run it was. A run goes on only with what
-// the same plan made of the same source.
+// The part of a journal's entry that does not say how far a run came: which run it was. A run goes on only from work of
+// the same plan on the same source.
 #pragma once
 
 #include <llvm/Support/Error.h>

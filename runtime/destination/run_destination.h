@@ -1,6 +1,6 @@
 // The destination of one run, over all its ranks. Rank 0 stages and commits it (commit.h), and the others have a share
 // in the hidden folder (ranks_folder.h). With --node-local destination each node has a part of it on a disk of its own,
-// and the lowest rank of each part does for that part what rank 0 does for a shared destination. Then this also holds:
+// and the lowest rank of each part acts for that part as rank 0 does for a shared destination. Then this also holds:
 //
 //   P1  A part is a destination of its own, on its node: I1 to I4 and J1 to J4 hold for it.
 //   P2  No part appears before all parts are durable, and all ranks have said so.
@@ -9,11 +9,11 @@
 //       "not there", on every node.
 //   P4  A part says which one it is, of how many, and of which run; its manifest lists the files of all parts. The run
 //       follows from the plan and the number of parts: two parts of one run fit together, whenever they were written.
-//   P5  What lacks files of other parts is never read alone, and parts of several runs never together
+//   P5  A folder that lacks files of other parts is never read alone, and parts of several runs never together
 //       (part_of_checkpoint.h, parts_of_source.h).
 //   P6  After a run that died while its parts appeared, a run with --resume finds those that did complete, continues
 //   the
-//       others, and holds what it writes against what the complete ones say of it.
+//       others, and compares its output with the manifests of the complete ones.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -51,8 +51,8 @@ struct DestinationOptions {
 // Every function that is not const is called by all ranks together.
 class RunDestination {
  public:
-  // All must outlive the result. `execution` gets what is to be gone on from, and who writes what. `appeared` is called
-  // once the destination is there, and what is left is to clean up.
+  // All must outlive the result. `execution` gets the progress of an earlier run, and the shares of the ranks.
+  // `appeared` is called once the destination is there, and what is left is to clean up.
   static llvm::Expected<std::unique_ptr<RunDestination>> Begin(FileSystem& files, const PlannedRun& run,
                                                                const DestinationOptions& options,
                                                                std::function<void()> appeared,
@@ -70,8 +70,8 @@ class RunDestination {
   llvm::Expected<ExecutionReport> Fill(ExecutionOptions& execution);
   // `report` is rank 0's.
   [[nodiscard]] llvm::Error Commit(ExecutionReport& report, const ExecutionOptions& execution, PhaseClock& clock);
-  // After Fill() or Commit() failed: what a later run can go on from is kept, and removed only if it is of no use,
-  // because the source is at fault. The error says so.
+  // After Fill() or Commit() failed: the progress for a later run is kept, and removed only if it is of no use, because
+  // the source is at fault. The error says so.
   [[nodiscard]] llvm::Error Conclude(llvm::Error error);
 
  private:

@@ -36,7 +36,7 @@ struct Difference {
   std::uint64_t not_cast = 0;
   ElementPair first_not_cast;
 
-  // Adds what lies behind.
+  // Adds the sum of the elements behind.
   void Append(const Difference& next);
 };
 

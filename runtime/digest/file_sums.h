@@ -1,7 +1,7 @@
 // The sums of whole files, whose bytes come in pieces of any length, in any order and from any thread. A file is a row
-// of units of 8 bytes, the last one filled up with zeros; of a unit that comes in several pieces, what has come is kept
-// until all of it is there. So there are at most two such parts for each piece that was not joined with its neighbours,
-// and none when all of the files' bytes have come.
+// of units of 8 bytes, the last one filled up with zeros; of a unit that comes in several pieces, its bytes are kept
+// until all of them are there. So there are at most two such parts for each piece that was not joined with its
+// neighbours, and none when all of the files' bytes have come.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The base of a digest: a sum that depends on where each number stands, and not on the order in which the numbers are
-// seen, nor on the pieces in which they come. Any number of threads and ranks can each add what they have, in any cut,
-// and add up the results. docs/digests.md has the definition, and the argument for what is found.
+// seen, nor on the pieces in which they come. Any number of threads and ranks can each add their parts, in any cut, and
+// add up the results. docs/digests.md has the definition, and the argument for its strength.
 #pragma once
 
 #include <atomic>

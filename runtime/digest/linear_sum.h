@@ -1,5 +1,5 @@
 // Version 1 of a digest's sum, for manifests that earlier programs wrote: nothing is written with it any more, because
-// whoever chooses some dozens of elements can make two tensors with the same sum (docs/digests.md).
+// somebody who chooses some dozens of elements can make two tensors with the same sum (docs/digests.md).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The keys of version 2 of a digest's sum. They are part of what a digest is: changing one changes every digest that
-// was ever stored.
+// The keys of version 2 of a digest's sum. They are part of the definition of a digest: changing one changes every
+// digest that was ever stored.
 #pragma once
 
 #include <array>

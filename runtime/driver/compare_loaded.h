@@ -1,4 +1,4 @@
-// Compares what was loaded with the source, element by element: read again by another plan, onto whole tensors, and
+// Compares the loaded elements with the source, element by element: read again by another plan, onto whole tensors, and
 // found by each element's own place, without the geometry that the loading plan was made by.
 #pragma once
 

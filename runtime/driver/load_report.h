@@ -27,7 +27,7 @@ struct RankLoad {
 std::string Encode(const RankLoad& load);  // To be sent to rank 0: what is printed of it.
 llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes);
 
-// `reading` is what rank 0 chose for all.
+// `reading` is the choice of rank 0 for all.
 void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,
                const IoChoice& reading);
 void PrintLoadJson(const LoadPlan& plan, const std::string& target, const std::vector<RankLoad>& ranks,

@@ -24,14 +24,14 @@ class LoadedMemory {
   const std::vector<WantedRecord>& records() const { return records_; }
   std::uint64_t bytes() const { return bytes_; }
 
-  // Returns the best rate that a load can reach, in bytes a second: for a device, what the bus to it does; else what
-  // reading does.
+  // Returns the best rate that a load can reach, in bytes a second: for a device, the rate of the bus to it; else the
+  // rate of reading.
   llvm::Expected<double> Ceiling(const LoadPlan& load, ReadableFileSystem& files, const ParallelOptions& parallel);
 
  private:
   // Returns how many bytes a second all threads read of the plan's source when they do nothing else: as many bytes as
-  // there is memory, into the memory. Twice, and the second time counts, when what the machine can keep is in its page
-  // cache.
+  // there is memory, into the memory. Twice, and the second time counts, when all that the machine can keep is in its
+  // page cache.
   llvm::Expected<double> ReadingRate(const LoadPlan& load, ReadableFileSystem& files, const ParallelOptions& parallel);
   llvm::Error MakeOnHost(const ParallelOptions& parallel);
 

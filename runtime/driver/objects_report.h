@@ -10,7 +10,7 @@
 
 namespace ucp {
 
-// Returns a line for each name, those that are not known first, then what could not be read, then a verdict.
+// Returns a line for each name, those that are not known first, then the files that could not be read, then a verdict.
 std::vector<std::string> ObjectLines(const ObjectScan& scan);
 llvm::json::Object ObjectsJson(const ObjectScan& scan);
 

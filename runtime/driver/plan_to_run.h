@@ -1,5 +1,5 @@
-// From a plan file to what is run. The file comes from outside: what is run is what this version plans for what the
-// file says was asked for, of the checkpoint at hand, and the file must hold the same plan.
+// Makes the plan to run from a plan file. The file comes from outside, so this version plans again by the request in
+// the file, of the checkpoint at hand, and the file must hold the same plan.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -21,8 +21,8 @@ struct PlanToRun {
   PhaseClock* clock = nullptr;  // Told of the phases; may be null.
 };
 
-// `files` has the plan file, `source` the checkpoint. Fails with kBadData, naming what differs, for a plan that is not
-// sound, not of these files, not of a checkpoint, or another one than is made again.
+// `files` has the plan file, `source` the checkpoint. Fails with kBadData, naming the difference, for a plan that is
+// not sound, not of these files, not of a checkpoint, or another one than is made again.
 llvm::Expected<PlannedRun> PreparePlan(ReadableFileSystem& files, ReadableFileSystem& source, const PlanToRun& request);
 
 }  // namespace ucp

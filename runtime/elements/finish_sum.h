@@ -1,4 +1,4 @@
-// The last of a plan's arithmetic on elements: the sum of the terms becomes what the target stores.
+// The last of a plan's arithmetic on elements: the sum of the terms becomes the number that the target stores.
 #pragma once
 
 #include <cstddef>

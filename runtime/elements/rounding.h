@@ -12,8 +12,8 @@ namespace ucp {
 // Returns whether IsRoundingOf() knows how to compare an element of `low` with a float32.
 bool CanCheckRounding(DType low);
 
-// Returns whether `weight`, of type `low`, is what the float32 at `master` rounds to. Any NaN is the
-// rounding of any NaN. CanCheckRounding(low) must hold.
+// Returns whether `weight`, of type `low`, is the rounding of the float32 at `master`. Any NaN is the rounding of any
+// NaN. CanCheckRounding(low) must hold.
 bool IsRoundingOf(const std::byte* master, DType low, const std::byte* weight);
 
 // Returns how many of `count` neighbouring elements are not.

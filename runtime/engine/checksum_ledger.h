@@ -36,7 +36,7 @@ class ChecksumLedger {
 
   std::vector<RecordId> TouchedRecords() const;  // Sorted.
 
-  // Only while nobody adds or takes. Restoring fails the reader for what is not in one of these records; one that was
+  // Only while nobody adds or takes. Restoring fails the reader for bytes outside of these records; one that was
   // forgotten is touched again, and has no pieces.
   void Save(wire::ByteWriter& writer) const;
   void Restore(wire::ByteReader& reader, const std::vector<Record>& records);

@@ -1,4 +1,4 @@
-// Making one chunk of the target out of the source: read what belongs there, compare, add, scale, cast.
+// Making one chunk of the target out of the source: read its elements, compare, add, scale, cast.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,4 +1,4 @@
-// Comparing what a chunk holds with the other copies of it in the source.
+// Compares the elements of a chunk with their other copies in the source.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -25,9 +25,9 @@ class Comparison {
       : plan_(plan), steps_(steps), source_(source), wrong_roundings_(plan), overruled_(plan) {}
 
   // `chunk` holds the elements of `range` as they were copied (the step's own term, before any arithmetic and cast),
-  // and `step` (kCompare or kCheckRounding) reads what they are compared with. A replica that differs is an error; a
-  // weight that is not its master's rounding is counted; and both are reported as decisions if the user believes
-  // another rank than the one that is read.
+  // and `step` (kCompare or kCheckRounding) reads the elements with which they are compared. A replica that differs is
+  // an error; a weight that is not its master's rounding is counted; and both are reported as decisions if the user
+  // believes another rank than the one that is read.
   [[nodiscard]] llvm::Error Compare(const Step& step, const TargetRange& range, std::span<const std::byte> chunk,
                                     StepMover& mover);
 

@@ -46,8 +46,8 @@ class DifferenceTally {
   };
   std::vector<Entry> Entries() const;
 
-  // Only while no thread adds. Restoring adds to what is there, and fails the reader for subjects above `subjects` and
-  // what is not of the plan.
+  // Only while no thread adds. Restoring adds to the tally, and fails the reader for subjects above `subjects` and what
+  // is not of the plan.
   void Save(wire::ByteWriter& writer) const;
   void Restore(wire::ByteReader& reader, std::size_t subjects);
 

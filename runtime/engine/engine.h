@@ -1,6 +1,6 @@
 // Executing a plan: the one place where elements move, from a source (source_files.h) into a sink (sink.h).
 //
-//   E1  Every source file is what the plan was made from: same size, and the same file as the headers were read of.
+//   E1  Every source file is one that the plan was made from: same size, and the same file as the headers were read of.
 //   E2  The sink makes room: files at their final size, or memory that is zero where no element comes.
 //   E3  The sink asks for elements, chunk by chunk and over all threads: read what belongs there, read what must equal
 //       it and compare, do the arithmetic and the cast, hand it over.

@@ -1,4 +1,4 @@
-// The options that every run has, whatever it fills, and what it says of itself on the way.
+// The options that every run has, with any sink, and what it says of itself on the way.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ struct ExecutionProgress {
   std::uint64_t files_total = 0;
 };
 
-// A part of a tensor's state that was read, made into what is written, and written.
+// A part of a tensor's state that was read, converted, and written.
 struct FinishedChunk {
   const std::string& tensor;
   const std::string& state;

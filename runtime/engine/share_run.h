@@ -24,7 +24,7 @@ struct PlannedRun {
 // Returns the versions of all files that the plan reads.
 std::vector<FileVersion> VersionsOf(const SeenFiles& seen, const Plan& plan, const std::string& source_folder);
 
-// Rank 0 gives what it made, or why it could not; the others give anything. The plan was verified by rank 0.
+// Rank 0 gives its result, or its error; the others give anything. The plan was verified by rank 0.
 llvm::Expected<PlannedRun> ShareRun(Communicator& ranks, llvm::Expected<PlannedRun> of_first_rank);
 
 }  // namespace ucp

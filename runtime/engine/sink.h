@@ -30,7 +30,7 @@ class Sink {
   [[nodiscard]] virtual llvm::Error Prepare(Engine& engine) = 0;
   // Asks the engine for all elements that this rank wants.
   [[nodiscard]] virtual llvm::Error Fill(Engine& engine) = 0;
-  // If Fill() was cancelled on some rank: keeps what can be resumed. Nothing is called after it.
+  // If Fill() was cancelled on some rank: keeps the progress that can be resumed. Nothing is called after it.
   [[nodiscard]] virtual llvm::Error KeepUnfinished(Engine&) { return llvm::Error::success(); }
   // After all ranks have filled theirs. A failure of one rank is a failure of all.
   [[nodiscard]] virtual llvm::Error Finish(Engine&) { return llvm::Error::success(); }

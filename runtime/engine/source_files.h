@@ -32,8 +32,8 @@ enum class ReadReason {
 class SourceFiles {
  public:
   // `most_pieces` bounds the ledger of checksums; with `verify_checksums` false there is none. `most_open`: files.
-  // `nodes`: who reads what this rank does not see; `files` is then theirs together. `versions`: what the headers were
-  // read of, by FileId; empty: nobody looked.
+  // `nodes`: reads the files that this rank does not see; `files` is then theirs together. `versions`: of the files
+  // whose headers were read, by FileId; empty: nobody looked.
   SourceFiles(const Plan& plan, std::string root, ReadableFileSystem& files, bool verify_checksums,
               std::uint64_t most_pieces, std::size_t most_open = OpenFileShares().reading,
               SourceOfNodes* nodes = nullptr, std::vector<FileVersion> versions = {});
@@ -44,8 +44,8 @@ class SourceFiles {
   // None has changed since. This and what follows are about the files that this rank answers for.
   [[nodiscard]] llvm::Error CheckUnchanged(const ParallelOptions& options);
 
-  // Reads what no step needed of the records that were touched, into `scratch` of each thread, and compares all
-  // checksums with the archives' own.
+  // Reads the rest, which no step needed, of the records that were touched, into `scratch` of each thread, and compares
+  // all checksums with the archives' own.
   [[nodiscard]] llvm::Error CheckChecksums(const ParallelOptions& options,
                                            std::span<const std::span<std::byte>> scratch);
 

@@ -1,5 +1,5 @@
-// A source of which each node sees a part: what the executor has to know of it. runtime/peer_files has the one that is
-// used.
+// A source of which each node sees a part: the interface that the executor needs of it. runtime/peer_files has the one
+// that is used.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>

@@ -1,6 +1,5 @@
-// One thread's hand on the source: what it reads enters the checksums, and small pieces that lie near one another are
-// read together. A rank of ZeRO-3 has so many bytes of each tensor that a system call for each would cost more than
-// they do.
+// One thread's hand on the source: its reads enter the checksums, and small pieces that lie near one another are read
+// together. A rank of ZeRO-3 has so many bytes of each tensor that a system call for each would cost more than they do.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -41,8 +40,8 @@ class SourceReader {
   [[nodiscard]] llvm::Error Read(RecordId record, std::uint64_t offset, std::span<std::byte> buffer,
                                  std::uint64_t needed_bytes, ReadReason reason);
 
-  // Returns whether the record is read for this rank by another one: then rows cost the sending of what they hold, and
-  // what lies between them too if it were read.
+  // Returns whether the record is read for this rank by another one: then rows cost the sending of their bytes, and of
+  // the bytes between them if those were read.
   bool IsElsewhere(RecordId record) const;
   // Reads rows of a record elsewhere into `packed`, one after the other; SourceOfNodes::kMostPackedBytes at most.
   [[nodiscard]] llvm::Error ReadRows(RecordId record, ByteRows rows, std::span<std::byte> packed, ReadReason reason);
@@ -50,7 +49,7 @@ class SourceReader {
   // Returns the CRC-32 of all bytes since the last Flush(), if they were one range of one record, read in order.
   std::optional<std::uint32_t> Crc32OfRead() const;
 
-  // Enters what was read since the last call into the ledger.
+  // Enters the bytes that were read since the last call into the ledger.
   void Flush();
 
  private:

@@ -36,7 +36,7 @@ class StateDigests {
   // The plan must be verified and outlive this.
   explicit StateDigests(const Plan& plan, DigestVersion version = kDigestVersion);
 
-  // `chunk` is what `range` holds, in its source's dtype as it was read, and in its own as it is written.
+  // `chunk` are the elements of `range`, in its source's dtype as it was read, and in its own as it is written.
   void AddSource(const TargetRange& range, std::span<const std::byte> chunk);
   void AddTarget(const TargetRange& range, std::span<const std::byte> chunk);
 

@@ -2,7 +2,7 @@
 //
 // A step is a nest of loops. The layout of the source matters for reading, so the loops are ordered by their distance
 // in the source; the innermost ones then run over neighbouring bytes. From the outside inwards the nest is taken apart
-// until what is left is worth one read:
+// until the rest is worth one read:
 //
 //   - one long run that is contiguous on both sides is read straight into the chunk
 //   - loops whose gaps are small are read as one span into scratch memory, and taken from there: passing over a gap of

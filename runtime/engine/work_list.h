@@ -1,8 +1,8 @@
 // All the work of a plan as a list of chunks, ordered by where they lie in the target's files. A chunk is a part of one
 // target range that fits a thread's buffer, or several small ranges that do together: those of one file, with no more
 // than a header between neighbours. They are written in one go. Only the ranges are stored; chunks are counted, and
-// computed when asked for. A run that goes on where another one stopped has a list of what is left: how all elements
-// are ordered does not depend on how large chunks are.
+// computed when asked for. A run that goes on where another one stopped has a list of the rest: how all elements are
+// ordered does not depend on how large chunks are.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,8 @@ struct FileHole {
 class WorkList {
  public:
   // No chunk is larger than `chunk_bytes` in either of its dtypes, which must hold at least one element of any dtype;
-  // what lies between the ranges of a chunk counts. The plan must outlive this. The elements of `done` are left out;
-  // Unite() made it, and it ends within the plan's elements. So are the parts of
-  // other ranks.
+  // the bytes between the ranges of a chunk count. The plan must outlive this. The elements of `done` are left out;
+  // Unite() made it, and it ends within the plan's elements. So are the parts of other ranks.
   WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done = {},
            const TargetShare& share = {});
 
@@ -50,7 +49,7 @@ class WorkList {
   // Returns how many chunks each file has, and what of it is left out, by FileId.
   std::vector<FileWork> WorkOfFiles() const;
 
-  // Returns the holes of all files of the plan, whoever writes them, by file and place.
+  // Returns the holes of all files of the plan, of all ranks, by file and place.
   const std::vector<FileHole>& holes() const { return holes_; }
 
   // Adds the elements of the chunks [first, end).

@@ -1,7 +1,7 @@
 // Executing a plan into a folder: the engine (engine.h) with a folder as its sink (folder_sink.h).
 //
-// A run that continues an earlier one begins by joining what all ranks of that one gave to the journal (J4 of
-// ranks_folder.h). The bytes of the target depend on the plan and the source alone, and not on threads, memory or
+// A run that continues an earlier one begins by joining the entries that all ranks of that one wrote to the journal (J4
+// of ranks_folder.h). The bytes of the target depend on the plan and the source alone, and not on threads, memory or
 // timing (G4). Each needed source byte is read once, each target byte written once (G7).
 #pragma once
 
@@ -28,9 +28,9 @@ struct ExecutionOptions : EngineOptions {
   bool verify_source_crc = true;
   DigestVersion digests = kDigestVersion;  // Of tensors.
   PhaseClock* clock = nullptr;             // Told of the phases `create`, `move` and `check`.
-  // Given what a later run goes on from, once all that it vouches for is durable (J1 of journal.h): when
-  // `journal_seconds` have passed since the last time, and when the run is cancelled. Not called before anything is
-  // written; but before all else with what `progress_before` says, as one. Empty: nothing is kept.
+  // Receives the progress from which a later run goes on, once all that it vouches for is durable (J1 of journal.h):
+  // when `journal_seconds` have passed since the last time, and when the run is cancelled. Not called before anything
+  // is written; but before all else with `progress_before`, as one. Empty: nothing is kept.
   std::function<llvm::Error(const std::string& progress)> keep;
   double journal_seconds = 5;
   // The progress that an earlier run of the same plan gave to `keep`, the last of each of its ranks; rank 0 says it for
@@ -48,10 +48,10 @@ struct ExecutionReport : EngineReport {
   std::vector<std::string> file_digests;  // By FileId of the target.
 };
 
-// Fills `target_folder`, which all ranks see and which exists and is empty or what an earlier run left, with what the
-// plan writes. The plan must be verified. Codes: kBadData for a damaged, changed or self-contradicting source; kUsage
-// if memory_bytes is too little, or if `progress_before` does not fit the plan, the source or the folder any more; kIo;
-// kCancelled. After an error the folder is worth what was given to `keep`, if anything.
+// Fills `target_folder`, which all ranks see and which exists and is empty or was left by an earlier run, with the
+// files of the plan. The plan must be verified. Codes: kBadData for a damaged, changed or self-contradicting source;
+// kUsage if memory_bytes is too little, or if `progress_before` does not fit the plan, the source or the folder any
+// more; kIo; kCancelled. After an error, only the progress that was given to `keep` can be resumed.
 llvm::Expected<ExecutionReport> Execute(const Plan& plan, const std::string& source_root,
                                         const std::string& target_folder, FileSystem& files,
                                         const ExecutionOptions& options);

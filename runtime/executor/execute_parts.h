@@ -1,5 +1,5 @@
 // Executing a plan whose target is in parts (target_parts.h): the ranks of each part write its files, and the lowest of
-// them is to the part what rank 0 is to a target that all ranks see.
+// them acts for the part as rank 0 does for a target that all ranks see.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -15,8 +15,8 @@ namespace ucp {
 
 // Execute() of several ranks, where `target_folder` is that of this rank's part; one that is done is not touched. The
 // lowest rank of each part gives `progress_before` for that part. In the report, `file_digests` are empty where all
-// parts that have the file were done before, and `digests` are of what other parts hold. Fails besides (kBadData) if a
-// file comes out otherwise in one part than in another: the source has changed in between.
+// parts that have the file were done before, and `digests` are those of other parts. Fails besides (kBadData) if a file
+// comes out otherwise in one part than in another: the source has changed in between.
 llvm::Expected<ExecutionReport> ExecuteParts(const Plan& plan, const std::string& source_root,
                                              const std::string& target_folder, FileSystem& files,
                                              const ExecutionOptions& options, const TargetParts& parts);

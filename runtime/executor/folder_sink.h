@@ -1,12 +1,12 @@
 // A folder of files as the sink of a run. Elements go by in the order of the target's files, over all threads. Now and
-// then the threads pause: what was written is synced, and how far the run has come is given to the journal, with all
-// that was added up on the way. A later run continues from there as if it had never stopped: chunks are handed out in
-// one order, so what is done is a stretch of elements for each thread.
+// then the threads pause: written files are synced, and how far the run has come is given to the journal, with all that
+// was added up on the way. A later run continues from there as if it had never stopped: chunks are handed out in one
+// order, so the finished work is a stretch of elements for each thread.
 //
-// On several ranks each writes whole files or stretches of large ones (share_out.h), and its journal has what it did
-// itself. Where a target is in parts (target_parts.h), what several of them have is written in each, and enters the
-// sums in one. Of the others, rank 0 compares what was written with that: a source that changed between two copies of a
-// file is noticed.
+// On several ranks each writes whole files or stretches of large ones (share_out.h), and its journal has its own work.
+// Where a target is in parts (target_parts.h), elements that several of them have are written in each, and enters the
+// sums in one. Of the others, rank 0 compares the output with that: a source that changed between two copies of a file
+// is noticed.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -43,12 +43,13 @@ class FolderSink : public Sink {
   // lowest.
   bool is_leader() const { return leader_ == ranks_.rank(); }
 
-  // Call before the run, with what SaveProgress() wrote behind the intervals. Sums over ranks are the leader's.
+  // Call before the run, with the bytes that SaveProgress() wrote behind the intervals. Sums over ranks are the
+  // leader's.
   void RestoreProgress(wire::ByteReader& reader);
   // Returns how far this rank has come, with all it was given to restore.
   std::string SaveProgress() const;
 
-  // Adds what only folders have. After the run, of all ranks, at rank 0.
+  // Adds the entries that only folders have. After the run, of all ranks, at rank 0.
   void AddTo(ExecutionReport& report) const;
 
   SinkSize Size() const override;

@@ -53,13 +53,13 @@ class TargetWriter {
   [[nodiscard]] llvm::Error CreateFiles(const ParallelOptions& options, std::span<const std::span<std::byte>> scratch);
 
   // Writes one chunk: ranges of one file, in order. `memory` is as long as from the first to the last, and holds each
-  // where it stands in the file; what is between them is filled in here. `scratch` is the thread's.
+  // where it stands in the file; the bytes between them are filled in here. `scratch` is the thread's.
   [[nodiscard]] llvm::Error WriteChunk(std::span<WrittenRange> ranges, std::span<std::byte> memory,
                                        std::span<std::byte> scratch);
 
   // Files of which several ranks write a part are complete only when all have written theirs. Each rank closes them, so
-  // that a network file system has what it wrote; then each gives what it knows of their checksums to the others, and
-  // the owner writes the headers.
+  // that a network file system has its bytes; then each gives its sums for their checksums to the others, and the owner
+  // writes the headers.
   [[nodiscard]] llvm::Error CloseShared();
   std::string SaveShared() const;
   [[nodiscard]] llvm::Error FinishShared(std::span<const std::string> of_ranks, std::span<std::byte> scratch);
@@ -67,8 +67,8 @@ class TargetWriter {
   // Makes all that was written durable, and the files' names. Only while no thread writes.
   [[nodiscard]] llvm::Error MakeDurable(const ParallelOptions& options);
 
-  // Only while no thread writes. The first two are of what a rank needs to continue a file, whoever began it: what was
-  // made, and what is known of checksums that are not written yet.
+  // Only while no thread writes. The first two save the state that a rank needs to continue a file of any rank: the
+  // files that were made, and the sums for checksums that are not written yet.
   void SaveFiles(wire::ByteWriter& writer) const;
   void RestoreFiles(wire::ByteReader& reader);
   void Save(wire::ByteWriter& writer) const;  // The sums of files, which add up over ranks.

@@ -1,4 +1,4 @@
-// How fast bytes get to a device and back when nothing else is done: what a load is held against.
+// How fast bytes get to a device and back when nothing else is done: the ceiling of a load.
 #pragma once
 
 #include <llvm/Support/Error.h>

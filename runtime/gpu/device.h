@@ -89,8 +89,8 @@ class DeviceEvent {
   std::unique_ptr<UcpEvent, End> event_;
 };
 
-// Does what it is given in this order, some time later. Whatever it is to read or write must last until then, which an
-// event tells; a stream that is destroyed does the rest first.
+// Does its work in the order in which it is given, some time later. Memory that it reads or writes must last until
+// then, which an event tells; a stream that is destroyed does the rest first.
 class DeviceStream {
  public:
   static llvm::Expected<DeviceStream> Make(const Device& device);

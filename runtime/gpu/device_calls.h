@@ -1,10 +1,10 @@
 // The calls of a plugin for a kind of device (ucp_cuda.so for NVIDIA's GPUs): plain C, since the programs are built
 // without CUDA and open the plugin only if a device is asked for. Every function returns 0, or another number after
-// which last_error() says in words what went wrong in this thread: the call, and its reason. All may be called from any
+// which last_error() returns in words the failure of this thread: the call, and its reason. All may be called from any
 // thread.
 //
-// A stream does what it is given in this order, some time later; streams know nothing of one another. Memory that a
-// stream is to read or write stays as it is until the stream has done so, which an event tells.
+// A stream does its work in the order in which it is given, some time later; streams know nothing of one another.
+// Memory that a stream is to read or write stays as it is until the stream has done so, which an event tells.
 #pragma once
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 // A stand-in for GPUs, for tests: its devices' memory is the host's, and each stream is a thread that carries out its
-// calls only some time later, so that whoever does not wait for it is found out. It can be told to fail, has little
-// memory, and knows what is whose: an address outside of what was allocated is an error, as it is on a GPU.
+// calls only some time later, so that a caller that does not wait for it is found out. It can be told to fail, has
+// little memory, and knows what is whose: an address outside of allocated memory is an error, as it is on a GPU.
 #pragma once
 
 #include <chrono>

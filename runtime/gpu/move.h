@@ -1,5 +1,5 @@
-// The work of a GPU's kernel, and of the stand-in of tests, for one UcpMove: the same lines, compiled for both. Whoever
-// runs them divides the numbers among `lanes` of equal rank; each lane does every `lanes`th one, from its own on.
+// The work of a GPU's kernel, and of the stand-in of tests, for one UcpMove: the same lines, compiled for both. The
+// caller divides the numbers among `lanes` of equal rank; each lane does every `lanes`th one, from its own on.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Bytes that the host has already, on their way to a device: one thread puts them one after the other, and they leave
-// slot by slot. The first error is kept until Finish(), so that whoever puts something need not look.
+// slot by slot. The first error is kept until Finish(), so that a caller that puts something need not check.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -21,7 +21,7 @@ class Packing {
   void Put(std::byte* to, std::span<const std::byte> bytes);
   void Zero(std::span<std::byte> memory);
 
-  // Sends off what is left, and waits until all is there.
+  // Sends off the rest, and waits until all is there.
   [[nodiscard]] llvm::Error Finish();
 
  private:

@@ -1,5 +1,5 @@
 // The way from storage to a device: a fixed ring of slots, each a pinned buffer of the host and as much memory of the
-// device. A thread takes a slot, fills it with whatever is next, and sends it off: in one transfer, followed by one
+// device. A thread takes a slot, fills it with the next bytes, and sends it off: in one transfer, followed by one
 // launch that moves every piece to its place and casts it on the way, however many there are. A slot is taken again
 // when the device is done with it.
 #pragma once
@@ -45,7 +45,7 @@ class SlotRoom {
   std::uint64_t Add(const Numbers& numbers, std::size_t places);
 
   static constexpr std::size_t kMostPlaces = 64;  // Of one stretch.
-  // So many bytes fit into an empty slot, whatever they are.
+  // So many bytes of any kind fit into an empty slot.
   static std::uint64_t MostBytes(std::uint64_t slot_bytes, std::size_t places = 1);
 
  private:
@@ -109,7 +109,7 @@ class SlotRing {
 
   // Waits until the device is done with a slot. A thread holds one at most.
   llvm::Expected<SlotTransfer> Begin();
-  // The device's own memory; in no order with what is sent.
+  // The device's own memory; in no order with the slots.
   [[nodiscard]] llvm::Error Fill(std::span<std::byte> memory, std::byte value);
   // Until all that was sent is there.
   [[nodiscard]] llvm::Error Wait();

@@ -36,7 +36,7 @@ struct Inspection {
   BoundSource source;
   std::vector<InspectedTensor> tensors;  // Those whose name fits, sorted.
   std::size_t all_tensors = 0;           // How many there are.
-  // Of the parameters in `tensors`; nothing where only what ranks hold is known.
+  // Of the parameters in `tensors`; nothing where only the parts of ranks are known.
   std::optional<std::uint64_t> elements;
   // The specs of the catalogue that fit, and mean the same here; empty if none does, or one is named.
   std::vector<std::string> fitting_specs;

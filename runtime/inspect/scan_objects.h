@@ -24,7 +24,7 @@ struct ObjectScan {
 };
 
 // `path` is a file, or a folder of any kind. Folders behind links are not entered. Fails (kIo) only if the path or a
-// folder cannot be read; what is wrong with a file is in the result.
+// folder cannot be read; faults of a file are in the result.
 llvm::Expected<ObjectScan> ScanObjects(ReadableFileSystem& files, const std::string& path);
 
 // Returns whether all that the pickles hold is known.

@@ -1,5 +1,5 @@
 // A target that is not a folder: tensors in the memory of a job's ranks. Each rank says which positions of which tensor
-// it holds; whoever hold the same ones of the same state in the same dtype are readers of one file of the target, so
+// it holds; ranks that hold the same ones of the same state in the same dtype are readers of one file of the target, so
 // that it is planned, read and exchanged once. The target needs no mesh of the job's: its tensors are in boxes
 // (compiler/layout/from_boxes.h).
 #pragma once
@@ -44,10 +44,10 @@ struct LaidOutJobTensors {
 // Whether the ranks that load must hold every element of the tensors that they hold a part of.
 enum class JobTensorParts { kAll, kSome };
 
-// Lays out what all ranks hold, by rank. A rank may hold several parts of a tensor's state. Fails (kUsage) where a part
-// lies outside of its tensor, ranks disagree on a shape, one rank holds a part twice in one dtype, or there are
-// elements of a tensor that nobody holds; the message names the ranks. With `kSome`, the latter are laid out in files
-// that no rank reads.
+// Lays out the tensors that all ranks hold, by rank. A rank may hold several parts of a tensor's state. Fails (kUsage)
+// where a part lies outside of its tensor, ranks disagree on a shape, one rank holds a part twice in one dtype, or
+// there are elements of a tensor that nobody holds; the message names the ranks. With `kSome`, the latter are laid out
+// in files that no rank reads.
 llvm::Expected<LaidOutJobTensors> LayOutJobTensors(std::span<const JobTensorsOfRank> ranks,
                                                    JobTensorParts parts = JobTensorParts::kAll);
 

@@ -1,4 +1,4 @@
-// Matches what ranks hold with what a checkpoint has.
+// Matches the tensors that ranks hold with those of a checkpoint.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -34,8 +34,8 @@ std::set<std::string> KeptTensors(const Layout& layout, std::span<const std::str
 // Sentences about states that ranks hold in another dtype than the source. Call after MatchJobTensors().
 std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const JobTensorsOfRank> ranks);
 
-// Returns the source without what nobody holds: tensors of its layouts, and shards and states of its inventory. Weights
-// stay beside their masters, to be compared with them.
+// Returns the source without the parts that no rank holds: tensors of its layouts, and shards and states of its
+// inventory. Weights stay beside their masters, to be compared with them.
 BoundSource KeepHeld(std::span<const JobTensorsOfRank> ranks, BoundSource source);
 
 }  // namespace ucp

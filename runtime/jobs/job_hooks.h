@@ -16,7 +16,7 @@ struct JobHooks {
   std::function<ProgressCallback()> begin_progress = [] { return ProgressCallback(); };
   // Once the spec is bound, or is found to be wrong: its warnings and errors.
   std::function<void(const SpecSession&)> bound = [](const SpecSession&) {};
-  // Of what was read, in one sentence each.
+  // About the source, in one sentence each.
   std::function<void(const std::string&)> warn = [](const std::string&) {};
   std::function<void(const std::string&)> note = [](const std::string&) {};
 };

@@ -1,5 +1,5 @@
 // Functions that the rest of this library shares: from the public types to those of the runtime, and from its errors to
-// what is thrown.
+// exceptions.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -1,4 +1,5 @@
-// Stretches of the source that hold what a target wants in one piece and as it is, so that they need not be converted:
+// Finds stretches of the source that hold elements of a target in one piece and unchanged, so that they need not be
+// converted:
 //
 //   - in a file that the target has under the same name. Layouts are compared, not steps: a model's weight counts,
 //     although a conversion makes it of its master, and so does a replica, although it reads another copy. Copies that

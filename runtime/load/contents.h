@@ -29,7 +29,7 @@ struct SharedContents {
   std::vector<Content> contents;
 };
 
-// By RecordId: who wants it, ascending.
+// By RecordId: the ranks that want it, ascending.
 using RanksOfRecords = std::vector<std::vector<int>>;
 
 // Returns all that `rank` of so many wants, by who shares it; on all ranks of a list in the same order, cut at the same

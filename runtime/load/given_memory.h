@@ -1,4 +1,4 @@
-// Whether the memory that a caller gives fits what is to be loaded, and can be filled. A tensor over a file that is
+// Whether the memory that a caller gives fits the tensors to load, and can be filled. A tensor over a file that is
 // mapped for reading alone cannot: the first byte that is put there would end the process. Of two that share bytes, one
 // would be put over the other.
 #pragma once

@@ -29,7 +29,8 @@ namespace ucp {
 
 class MemorySink : public Sink {
  public:
-  // All must outlive this. `reads_as_stored`: what is stored as it is wanted need not be made by the plan's steps.
+  // All must outlive this. `reads_as_stored`: elements that are stored as they are wanted need not be made by the
+  // plan's steps.
   MemorySink(const LoadPlan& load, const Places& places, const DeviceRings& rings, const BufferSizes& sizes,
              bool reads_as_stored);
 

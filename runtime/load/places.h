@@ -1,5 +1,4 @@
-// Where in memory the records of a load go: the host's, or a device's, which what is put there reaches through a ring
-// of slots.
+// Where in memory the records of a load go: the host's, or a device's, which bytes reach through a ring of slots.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -19,7 +18,7 @@ namespace ucp {
 
 class Places {
  public:
-  // Refuses what CheckWanted() (given_memory.h) refuses. The plan must outlive this.
+  // Refuses the same as CheckWanted() (given_memory.h). The plan must outlive this.
   static llvm::Expected<Places> Make(const Plan& plan, std::span<const WantedRecord> wanted);
 
   bool Holds(RecordId record) const { return is_wanted_[record.index()]; }

@@ -34,7 +34,7 @@ class Exchange {
   // Fills `bytes` with the elements of a range.
   using Read = llvm::function_ref<llvm::Error(unsigned thread, const TargetRange&, std::span<std::byte> bytes)>;
 
-  // All must outlive this. `contents` is this rank's; what nobody shares is left alone.
+  // All must outlive this. `contents` is this rank's; records that nobody shares are left alone.
   Exchange(const Plan& plan, const Places& places, const std::vector<SharedContents>& contents, Communicator& ranks,
            const ExchangeOptions& options)
       : plan_(plan), places_(places), contents_(contents), ranks_(ranks), options_(options) {}

@@ -1,5 +1,5 @@
-// Decides how much each rank reads of what several want, and when it is given to the others. Every rank computes all of
-// it from the same numbers, so nothing has to be said while the exchange goes on.
+// Decides how much each rank reads of bytes that several want, and when it is given to the others. Every rank computes
+// all of it from the same numbers, so nothing has to be said while the exchange goes on.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct SharedBytes {
 };
 
 // Returns, by the number of a set and the place of a member among its ranks, how much of its cost that member has. The
-// sums of all ranks are as even as the sets allow. `alone`, by rank: what it reads for itself.
+// sums of all ranks are as even as the sets allow. `alone`, by rank: the bytes that it reads for itself.
 std::vector<std::vector<std::uint64_t>> QuotasOf(std::span<const SharedBytes> sets,
                                                  std::span<const std::uint64_t> alone);
 
-// A set is exchanged in turns, each of them in one round. A rank takes at most `round_bytes` in one round, whatever the
+// A set is exchanged in turns, each of them in one round. A rank takes at most `round_bytes` in one round, for any
 // number of ranks and sets.
 struct ExchangeSchedule {
   std::vector<std::vector<std::uint32_t>> rounds_of_set;  // The round of each turn of the set; ascending.

@@ -32,11 +32,11 @@ struct JobLoadPlan {
   std::optional<double> step;                    // The optimizer's, if all its groups count the same.
 };
 
-// A held `weight` of a tensor with a master is made from that. Names are those of the source, or its
-// second names for shared tensors; where it has none of these, JobTensor::second_names are tried. All ranks call this,
-// each with what it holds; rank 0 reads the headers, and nobody goes on before all is known to fit. Fails (kUsage)
-// where the checkpoint lacks what a rank holds, has another shape or a number that is not cast to the rank's dtype, or
-// where ranks ask for different checkpoints.
+// A held `weight` of a tensor with a master is made from that. Names are those of the source, or its second names for
+// shared tensors; where it has none of these, JobTensor::second_names are tried. All ranks call this, each with its
+// tensors; rank 0 reads the headers, and nobody goes on before all is known to fit. Fails (kUsage) where the checkpoint
+// lacks a tensor that a rank holds, has another shape or a number that is not cast to the rank's dtype, or where ranks
+// ask for different checkpoints.
 llvm::Expected<JobLoadPlan> CompileForJob(ReadableFileSystem& files, const JobLoadRequest& request,
                                           const JobTensorsOfRank& mine, Communicator& ranks);
 

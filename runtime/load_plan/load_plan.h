@@ -22,9 +22,9 @@ struct LoadPlan {
   std::string source_folder;       // The folder of the paths of the source's files.
   CheckpointIdentity source = {};  // At the rank that planned.
   int rank = 0;                    // The rank of the target's job that this process is, if it is one of several.
-  // By RecordId of the target: what all ranks call the record; ascending. Empty: the same.
+  // By RecordId of the target: the id that all ranks use for the record; ascending. Empty: the same.
   std::vector<RecordId> records = {};
-  // By FileId of the source: what the headers were read of, at the rank that planned.
+  // By FileId of the source: the versions of the files whose headers were read, at the rank that planned.
   std::vector<FileVersion> source_versions = {};
 
   std::vector<FileId> FilesOf(int of_rank) const;      // That the rank opens, in order.

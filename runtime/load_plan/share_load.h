@@ -1,4 +1,4 @@
-// Gives the plan of rank 0 to all ranks: each gets what it needs to fill its own memory.
+// Gives the plan of rank 0 to all ranks: each gets the part that it needs to fill its own memory.
 #pragma once
 
 #include <llvm/Support/Error.h>

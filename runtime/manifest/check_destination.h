@@ -1,4 +1,4 @@
-// Decides what a conversion may replace, and where it may write.
+// Decides which files a conversion may replace, and where it may write.
 #pragma once
 
 #include <llvm/Support/Error.h>

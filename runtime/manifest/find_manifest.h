@@ -17,7 +17,7 @@ struct FoundManifest {
   Manifest manifest;
 };
 
-// Where the manifest of what was named may stand, in this order.
+// Returns the folders in which the manifest of a path may stand, in this order.
 std::vector<std::string> RootsOf(const std::string& path);
 
 // Finds the manifest in the folder that was named, or in the one above it: a tag's folder may be named as well.

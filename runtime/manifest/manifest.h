@@ -70,8 +70,8 @@ std::string RunOfParts(const std::string& plan_hash, int parts);
 // Returns one line for each file and for each state.
 std::string ComposeManifest(const Manifest& manifest);
 
-// Fails (kBadData) for what is not a manifest, for a version that this program does not know, and for files outside of
-// the checkpoint.
+// Fails (kBadData) for a file that is not a manifest, for a version that this program does not know, and for files
+// outside of the checkpoint.
 llvm::Expected<Manifest> ParseManifest(std::string_view json);
 
 // Returns the manifest in this folder; nothing if there is none.

@@ -1,6 +1,6 @@
-// The service of a rank for the others while it works itself: it looks at its files and reads them, and sends what it
-// was asked for. Two threads do it, so that one reads while the other sends; each has one piece in memory at a time.
-// They never ask anything of others, so nobody waits in a circle.
+// The service of a rank for the others while it works itself: it looks at its files and reads them, and sends the bytes
+// that were asked for. Two threads do it, so that one reads while the other sends; each has one piece in memory at a
+// time. They never ask anything of others, so nobody waits in a circle.
 #pragma once
 
 #include <atomic>

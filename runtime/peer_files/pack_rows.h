@@ -1,4 +1,4 @@
-// Reading rows of bytes out of a file, without what lies between them.
+// Reading rows of bytes out of a file, without the bytes between them.
 #pragma once
 
 #include <llvm/Support/Error.h>

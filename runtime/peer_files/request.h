@@ -45,7 +45,7 @@ struct AnswerHead {
 
 std::uint64_t BytesOf(const ByteRows& rows);
 
-// Decodes what another rank encoded. Decoding fails with kIo where the bytes are those of another program.
+// Decodes the bytes that another rank encoded. Decoding fails with kIo where the bytes are those of another program.
 std::string Encode(const FileRequest& request);
 llvm::Expected<FileRequest> DecodeRequest(std::string_view bytes);
 

@@ -18,7 +18,7 @@ llvm::Expected<PlanWithInputs> ReadPlanFile(ReadableFileSystem& files, const std
 // Fails (kBadData) for a plan that was made without a checkpoint, to know what a conversion would cost.
 [[nodiscard]] llvm::Error CheckIsOfCheckpoint(const std::string& path, const PlanWithInputs& file);
 
-// Fails unless the source is what the plan was made from: the same files, sizes and headers.
+// Fails unless the source is the one that the plan was made from: the same files, sizes and headers.
 [[nodiscard]] llvm::Error CheckIdentity(const Plan& plan, const Inventory& inventory);
 
 }  // namespace ucp

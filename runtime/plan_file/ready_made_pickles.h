@@ -1,4 +1,4 @@
-// The pickles that a plan file has ready-made for its target. Whoever loads the target unpickles them.
+// The pickles that a plan file has ready-made for its target. A program that loads the target unpickles them.
 #pragma once
 
 #include <llvm/Support/Error.h>

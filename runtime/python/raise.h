@@ -20,7 +20,7 @@ struct RaisedFailure {
 // Throws a RaisedFailure if the error is set.
 void Raise(llvm::Error error);
 
-// Makes the class, and tells nanobind what becomes of a RaisedFailure.
+// Makes the class, and tells nanobind how to raise a RaisedFailure.
 void AddErrorClass(nanobind::module_& module);
 
 }  // namespace ucp

@@ -1,4 +1,4 @@
-// The ranks of a job that Python knows: the job's own process group carries what they tell one another.
+// The ranks of a job that Python knows: the job's own process group carries their messages.
 #pragma once
 
 #include <nanobind/nanobind.h>

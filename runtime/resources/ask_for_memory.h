@@ -8,8 +8,8 @@
 
 namespace ucp {
 
-// Fails (kMemory) if the system does not give this process so much more, and `threads` what each takes for itself: a
-// stack, and arenas of the allocator. It is given back at once.
+// Fails (kMemory) if the system does not give this process so much more, and `threads` the memory that each takes for
+// itself: a stack, and arenas of the allocator. It is given back at once.
 [[nodiscard]] llvm::Error AskForMemory(std::uint64_t bytes, unsigned threads);
 
 }  // namespace ucp

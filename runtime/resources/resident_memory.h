@@ -19,10 +19,11 @@ struct MemoryToMove {
   std::uint64_t buffer_bytes = 0;     // Bytes that buffers take beyond the least, since there are as many.
 };
 
-// Takes what this process holds off `execution.memory_bytes`, which is for the whole process, and also leaves what is
-// among `to_move`; and takes what that sets aside. Fails (kUsage), with a size that would do, if so much was taken
-// already or if the rest is too little; or (kMemory) if the system does not give what moving takes. For programs alone:
-// all of the process is counted. Call when the plan is there, on every rank, and before anything is written.
+// Takes the memory that this process holds off `execution.memory_bytes`, which is for the whole process, and also
+// leaves the bytes in `to_move`; and takes those that it sets aside. Fails (kUsage), with a size that would do, if so
+// much was taken already or if the rest is too little; or (kMemory) if the system does not give the memory that moving
+// takes. For programs alone: all of the process is counted. Call when the plan is there, on every rank, and before
+// anything is written.
 [[nodiscard]] llvm::Error CountResidentMemory(const MemoryToMove& to_move, ExecutionOptions& execution);
 
 // Likewise for who divides the rest by DivideMemory(); `nodes` may be null, and else take memory for their answers.

@@ -1,5 +1,5 @@
-// Whether two checkpoints hold the same, whatever the format and the layout of each: by the digests of their states, or
-// element by element.
+// Checks whether two checkpoints hold the same, in any format and layout: by the digests of their states, or element by
+// element.
 #pragma once
 
 #include <llvm/Support/Error.h>

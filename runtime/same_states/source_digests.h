@@ -29,8 +29,8 @@ struct WholeStatesRun {
 llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                                 const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);
 
-// Returns the request for `path`, made from `request`. A spec is for what ranks cut: a folder of whole tensors is taken
-// as it is, since its metadata may not even say what the spec asks for.
+// Returns the request for `path`, made from `request`. A spec is for tensors that ranks cut: a folder of whole tensors
+// is taken as it is, since its metadata may not even say what the spec asks for.
 llvm::Expected<SourceRequest> RequestAt(ReadableFileSystem& files, SourceRequest request, const std::string& path);
 
 // Returns the tensors of a plan that CompileWholeStates() made of this checkpoint.

@@ -1,5 +1,5 @@
-// The headers of files as bytes that can be sent: what was read of a file to describe it, and a file that answers from
-// that.
+// The headers of files as bytes that can be sent: the bytes that were read of a file to describe it, and a file that
+// answers from that.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -31,13 +31,13 @@ struct HeaderOfFile {
 };
 
 // Returns the bytes that describing the file reads, which is one of this format's with a header. Fails where it cannot
-// be described; whoever describes it says why.
+// be described; describing it gives the reason.
 llvm::Expected<HeaderOfFile> ReadHeader(ReadableFileSystem& files, const Format& format, const std::string& path);
 
 void Add(const HeaderOfFile& header, wire::ByteWriter& writer);
 HeaderOfFile TakeHeader(wire::ByteReader& reader);
 
-// Answers from the header, which must outlive it, and reads what that has not from the file.
+// Answers from the header, which must outlive it, and reads other bytes from the file.
 std::unique_ptr<ReadableFile> OpenHeader(ReadableFileSystem& files, const HeaderOfFile& header);
 
 }  // namespace ucp

@@ -12,8 +12,8 @@
 namespace ucp {
 
 // All ranks call it. Rank 0 runs `work` with files that others help to read, and has its outcome; the others serve it
-// until it is done. Headers that nobody has read before, rank 0 reads itself, so that an error is what it would be
-// alone.
+// until it is done. Headers that nobody has read before, rank 0 reads itself, so that an error is the same as without
+// sharing.
 [[nodiscard]] llvm::Error WithSharedHeaders(ReadableFileSystem& files, Communicator& ranks,
                                             llvm::function_ref<llvm::Error(ReadableFileSystem&)> work);
 

@@ -1,6 +1,6 @@
 // Whether large files are read, and written, through the page cache or past it: a moment's trial of both, with the very
-// files and the very folder. The faster way depends on the storage, on what else goes on, and on whether the system has
-// the files in memory already; so it is measured and not known.
+// files and the very folder. The faster way depends on the storage, on other work of the machine, and on whether the
+// system has the files in memory already; so it is measured and not known.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -27,8 +27,8 @@ struct TrialOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Past the page cache nothing is read ahead or written behind while a thread works on what it has, which a trial does
-// not show: it must be better by this.
+// Past the page cache nothing is read ahead or written behind while a thread works, which a trial does not show: it
+// must be better by this.
 inline constexpr double kLeastGainOfReading = 1.25;
 inline constexpr double kLeastGainOfWriting = 1.1;
 
@@ -44,9 +44,9 @@ struct FileToRead {
   std::uint64_t bytes = 0;
 };
 
-// `bytes` of these files are to be read; for less than four times what one round reads no trial pays. Files that are in
-// the page cache already, at every place that a trial would read, are read from there. So are those that cannot be
-// tried; whatever is wrong with the files shows when they are read.
+// `bytes` of these files are to be read; no trial pays for less than four times the bytes that one round reads. Files
+// that are in the page cache already, at every place that a trial would read, are read from there. So are those that
+// cannot be tried; faults of the files show when they are read.
 IoChoice ChooseReading(FileSystem& files, const std::vector<FileToRead>& to_read, std::uint64_t bytes,
                        const TrialOptions& options);
 

@@ -1,5 +1,5 @@
 // Files whose large pieces go past the page cache (O_DIRECT). The device then moves whole blocks, to and from memory
-// that begins at a block too; so what is left of a piece at its ends, small pieces, and everything where the system
+// that begins at a block too; so the rest of a piece at its ends, small pieces, and everything where the system
 // refuses, go through the page cache, by the file that is wrapped. The bytes are the same either way.
 //
 // Reading takes memory that begins anywhere: the blocks are read to the nearest place that will do, and moved. Writing

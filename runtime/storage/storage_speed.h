@@ -33,8 +33,8 @@ struct Speed {
   double bytes_per_second() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
 };
 
-// The file has no name, so nothing is left whatever happens. Fails with kIo if the folder cannot be written, or has not
-// that much room; kCancelled.
+// The file has no name, so nothing is left, even after a crash. Fails with kIo if the folder cannot be written, or has
+// not that much room; kCancelled.
 llvm::Expected<std::vector<Speed>> MeasureStorage(const std::string& folder, const SpeedOptions& options);
 
 // Measures copies from one place of memory to another, over all threads. Reads and writes `bytes`.

@@ -13,7 +13,8 @@ namespace ucp {
 class WholeSync {
  public:
   virtual ~WholeSync() = default;
-  // Returns how many files and folders this is worth it for: it also waits for what others write to this file system.
+  // Returns how many files and folders this is worth it for: it also waits for the writes of others to this file
+  // system.
   virtual std::size_t least_paths() const { return 256; }
   // Makes all that was written to the file system durable, names included. Fails with kIo as well if any
   // write to it, ours or another's, was lost since this object was made, whether or not anybody was informed.

@@ -1,4 +1,4 @@
-// Compares every element of a synthetic checkpoint with what it should be.
+// Compares every element of a synthetic checkpoint with the value that it should have.
 #pragma once
 
 #include <llvm/Support/Error.h>

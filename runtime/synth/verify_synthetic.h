@@ -1,5 +1,5 @@
-// Whether a checkpoint, whatever it was converted to, holds what `ucprun synth` writes: element by element, in bounded
-// memory, in one pass over its data.
+// Checks whether a checkpoint, also after conversions, holds the elements that `ucprun synth` writes: element by
+// element, in bounded memory, in one pass over its data.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -15,7 +15,7 @@ namespace ucp {
 struct SyntheticCheck {
   DigestedSource source;
   // A sentence for each tensor and state with wrong elements: how many, and of the first its place in the tensor, in
-  // which file and where it stands there, what it is and what it should be.
+  // which file and where it stands there, its value and the right value.
   std::vector<std::string> wrong;
 };
 

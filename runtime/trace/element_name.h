@@ -20,7 +20,7 @@ struct ElementName {
   bool operator==(const ElementName&) const = default;
 };
 
-// Fails with kUsage for what is not such a name.
+// Fails with kUsage for another text.
 llvm::Expected<ElementName> ParseElementName(std::string_view text);
 
 // Fails with kUsage if `index` lies outside of the tensor.

@@ -1,5 +1,5 @@
-// How ranks, journals and parcels of one run write numbers and texts: what one ByteWriter adds, a ByteReader takes in
-// the same order.
+// How ranks, journals and parcels of one run write numbers and texts: a ByteReader takes the values that one ByteWriter
+// added, in the same order.
 //
 // A message begins with a head of 8 bytes, "ucpwire" and the version of this codec, unless it is empty. Numbers are
 // little-endian and 64 bits wide; a text is the number of its bytes and then these. The reader trusts nothing: it never

@@ -16,7 +16,7 @@ namespace ucp {
 // divide there.
 std::optional<Layout> LowerToMesh(const BoundSpec& bound, const Degrees& degrees, DiagnosticSink& sink);
 
-// Returns the tensors as the model has them, on one rank: what the spec says of other numbers of ranks (widths and
+// Returns the tensors as the model has them, on one rank: statements of the spec on other numbers of ranks (widths and
 // lists of several, a stage of its own) does not contradict it.
 std::optional<Layout> LowerWhole(const BoundSpec& bound, DiagnosticSink& sink);
 

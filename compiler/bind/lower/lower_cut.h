@@ -1,4 +1,4 @@
-// A cut, lowered: its rule gets its numbers, and is held against what it cuts.
+// A cut, lowered: its rule gets its numbers, and is compared with the length that it cuts.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ struct ResolvedStages {
 // which are the stages unless they are interleaved.
 std::optional<ResolvedStages> ResolveStages(const BoundTensor& tensor, const Values& values, DiagnosticSink& sink);
 
-// Returns how many chunks of layers each stage has: what the layout says, or `given` by a strategy; 1 if neither does.
-// Returns nothing after reporting that they differ, or make no sense.
+// Returns how many chunks of layers each stage has: by the layout, or `given` by a strategy; 1 if neither does. Returns
+// nothing after reporting that they differ, or make no sense.
 std::optional<std::int64_t> ResolveInterleave(std::optional<std::int64_t> given, const Values& values,
                                               DiagnosticSink& sink);
 

@@ -20,7 +20,7 @@ struct ExampleTensor {
 
 class ExampleTensors {
  public:
-  // `values` grow while they are being found; what they look into, and `found`, must outlive this.
+  // `values` grow while they are being found; the objects that they refer to, and `found`, must outlive this.
   ExampleTensors(const Values& values, const InventoryIndex& found);
 
   // Returns nothing if the header has no tensor that is known to be of this declaration, so far: asked again when more

@@ -1,5 +1,5 @@
-// Reads the archives of many items, several at the same time: of chunks where their elements lie, and of values what
-// they are.
+// Reads the archives of many items, several at the same time: of chunks where their elements lie, and of values their
+// contents.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -41,7 +41,7 @@ class Items final : public StoredItems {
         archives_(file_system, folder_, storage, training) {}
 
   // Enters the files into the storage, with the hash of all pickles in each, and reads the items. Call once. Fails
-  // where a file is missing or too short, where two items overlap, and where an item is not what the metadata says.
+  // where a file is missing or too short, where two items overlap, and where an item differs from the metadata.
   [[nodiscard]] llvm::Error Read(const std::vector<std::string>& paths, std::vector<WantedItem> wanted);
 
   // Returns the tensor of a chunk that was read.

@@ -2,8 +2,8 @@
 // a value takes 12 bytes here, and texts stay where they are in the pickle. The pickles of tensors and of everything
 // else have a reader that knows more (compiler/formats/pytorch); this one knows what metadata is made of.
 //
-// Nothing is imported or called: an object is the call that would make it. A list can hold itself, so whoever follows
-// values goes to a depth that it knows.
+// Nothing is imported or called: an object is the call that would make it. A list can hold itself, so a function that
+// follows values goes to a depth that it knows.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -34,7 +34,7 @@ class PickleTree {
   static constexpr Id kNothing = 0xffffffff;
 
   // Protocols 2 to 5. `pickle` must outlive the tree. Time and memory are linear: at most 64 bytes for each of the
-  // pickle. Fails (kBadData) for what is not one pickle of data, with the byte.
+  // pickle. Fails (kBadData) for anything but one pickle of data, with the byte.
   static llvm::Expected<PickleTree> Read(std::string_view pickle);
 
   Id root() const { return root_; }

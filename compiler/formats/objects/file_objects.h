@@ -31,8 +31,8 @@ struct FileObjects {
 };
 
 // Of an archive or a stream that torch.save wrote, or of a row of pickles of any protocol. Returns nothing for a file
-// that is none of these by its content and its name. Headers only: elements are not read. Never fails for what is in a
-// file, but says in the result what it could not read.
+// that is none of these by its content and its name. Headers only: elements are not read. The contents of a file never
+// make it fail; the result lists the parts that could not be read.
 llvm::Expected<std::optional<FileObjects>> ObjectsIn(const ReadableFile& file, const KnownObjects& known);
 
 // Does the same for a file that has been read, for its name and content.

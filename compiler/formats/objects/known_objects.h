@@ -1,7 +1,7 @@
-// The objects that pickles of PyTorch, DeepSpeed and the frameworks around it hold: the one list of what is written
-// again, built for an engine, and passed by `ucprun inspect --objects` (docs/security.md shows it). A pickle makes an
-// object by calling what it names, so a name alone proves nothing: each entry also says in which form its framework
-// writes the object, down to the types of the arguments. The entries stand in known_table.cpp.
+// The objects that pickles of PyTorch, DeepSpeed and the frameworks around it hold: the one list of objects that are
+// written again, built for an engine, and passed by `ucprun inspect --objects` (docs/security.md shows it). A pickle
+// makes an object by calling a function that it names, so a name alone proves nothing: each entry also says in which
+// form its framework writes the object, down to the types of the arguments. The entries stand in known_table.cpp.
 #pragma once
 
 #include <optional>
@@ -35,12 +35,12 @@ std::span<const KnownObject> AllKnownObjects();
 
 class KnownObjects {
  public:
-  // `keep`: "module.name" of what the user vouches for, in any form. Must outlive this object.
+  // `keep`: "module.name" of objects that the user vouches for, in any form. Must outlive this object.
   explicit KnownObjects(std::span<const std::string> keep = {}) : keep_(keep) {}
 
   bool IsKept(const pytorch::Global& global) const;
 
-  // Returns whether this one value is known, whatever it holds.
+  // Returns whether this one value is known, independent of the values in it.
   bool IsKnown(const pytorch::Value& value) const;
   // Appends the contents that must also be known. Call with one that is known.
   void AppendOpen(const pytorch::Value& value, std::vector<const pytorch::Value*>& values) const;

@@ -51,7 +51,7 @@ class KnownPart {
   Result Compute(const pytorch::ValuePtr& value, const Place& place);
   Result OfCall(const pytorch::ValuePtr& value, const pytorch::Call& call, const Place& place);
 
-  // Each replaces values by what is left of them, and says whether anything was replaced. The part that must go is
+  // Each replaces values by their known parts, and says whether anything was replaced. The part that must go is
   // `unknown`.
   bool Replace(pytorch::ValuePtr& value, const Place& place, Unknown& unknown);
   bool ReplaceItems(std::vector<pytorch::ValuePtr>& items, const Place& place, Unknown& unknown);

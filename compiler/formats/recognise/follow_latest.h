@@ -1,5 +1,5 @@
-// A root's file `latest` names the folder of its newest checkpoint. It is a hint that anybody may have written: what it
-// leads to lies in the root and is a checkpoint, or there is an error.
+// A root's file `latest` names the folder of its newest checkpoint. It is a hint that anybody may have written: its
+// target must lie in the root and be a checkpoint, or there is an error.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>

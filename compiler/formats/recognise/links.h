@@ -19,7 +19,8 @@ namespace ucp {
 llvm::Expected<std::optional<std::string>> EndOutside(ReadableFileSystem& files, const std::string& root,
                                                       const std::string& path);
 
-// Notes which of what a description looks at are links, at no cost where files are found by listing their folder.
+// Notes which of the paths that a description opens are links, at no cost where files are found by listing their
+// folder.
 class WatchedLinks : public ReadableFileSystem {
  public:
   // `files` must outlive this and everything that is opened by it.

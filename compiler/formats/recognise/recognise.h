@@ -7,8 +7,8 @@
 //   the folder itself   it is a checkpoint, or its file `latest` names one
 //   the folders in it   if nothing is: the only one that is a checkpoint, or a root with a file `latest`
 //
-// Two answers at one level are an error that names both, and so is a `latest` that leads nowhere: what is meant is the
-// user's to say. But weights that stand beside a checkpoint, as trainers keep them, are passed over with a remark.
+// Two answers at one level are an error that names both, and so is a `latest` that leads nowhere: the user has to say
+// which one is meant. But weights that stand beside a checkpoint, as trainers keep them, are passed over with a remark.
 // Hidden folders are never found through the folder around them.
 #pragma once
 
@@ -32,7 +32,7 @@ struct Recognised {
 // with kBadData if it is broken, ambiguous, or the unfinished work of a conversion.
 llvm::Expected<Recognised> RecogniseAny(ReadableFileSystem& files, const std::string& path);
 
-// Fails (kBadData) for a folder in which a conversion is being prepared, and for what is in it.
+// Fails (kBadData) for a folder in which a conversion is being prepared, and for files in it.
 [[nodiscard]] llvm::Error RefuseUnfinished(const std::string& path);
 
 }  // namespace ucp

@@ -19,9 +19,9 @@
 namespace ucp::safetensors {
 
 inline constexpr std::uint64_t kLengthBytes = 8;
-// Where the elements begin in the files that are written here. The reference writer aligns them to 8; but what begins
-// at one offset in a page of the file and at another in one of memory is copied a quarter more slowly by the kernel
-// (EPYC, tmpfs).
+// Where the elements begin in the files that are written here. The reference writer aligns them to 8; but a tensor that
+// begins at one offset in a page of the file and at another in one of memory is copied a quarter more slowly by the
+// kernel (EPYC, tmpfs).
 inline constexpr std::uint64_t kElementsAlignment = 4096;
 inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // The reference reader's limit.
 

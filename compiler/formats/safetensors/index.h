@@ -16,8 +16,8 @@ struct Index {
   bool operator==(const Index&) const = default;
 };
 
-// Fails (kBadData) for what is not an index, and for names of files that are not plain names. `total_bytes` is not
-// read: writers disagree on whether a tensor with two names counts twice.
+// Fails (kBadData) for a file that is not an index, and for names of files that are not plain names. `total_bytes` is
+// not read: writers disagree on whether a tensor with two names counts twice.
 llvm::Expected<Index> ParseIndex(std::string_view json);
 std::string ComposeIndex(const Index& index);  // As Hugging Face's writer has it.
 

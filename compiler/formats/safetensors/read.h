@@ -19,8 +19,8 @@ llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folde
 // nothing for other files.
 llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path);
 
-// A folder for which IsModel() is true, or what ModelMeantBy() returned. `readers` are those of all families whose part
-// of a training state the folder may carry.
+// Describes a folder for which IsModel() is true, or the result of ModelMeantBy(). `readers` are those of all families
+// whose part of a training state the folder may carry.
 llvm::Expected<Checkpoint> DescribeModel(ReadableFileSystem& files, const std::string& path,
                                          std::span<const FormatStateReader> readers);
 

@@ -1,5 +1,5 @@
-// `training_state.pt`: what a job needs to resume besides elements, beside the states of its optimizer. A torch.save
-// archive of a dict with plain names (README.md).
+// `training_state.pt`: all that a job needs to resume besides elements, beside the states of its optimizer. A
+// torch.save archive of a dict with plain names (README.md).
 #pragma once
 
 #include <llvm/Support/Error.h>

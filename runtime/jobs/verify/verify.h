@@ -1,4 +1,4 @@
-// Whether a checkpoint is what was written, and whether two are the same, whichever way each is cut.
+// Checks whether a checkpoint is as it was written, and whether two are the same, whichever way each is cut.
 #pragma once
 
 #include <llvm/Support/Error.h>

@@ -16,7 +16,7 @@ struct Leaf {
 };
 
 // Returns the entries of the dict that had these leaves. Numbers are places in lists where they ascend, in which None
-// stands for what is not here, and keys of a dict otherwise; of two leaves at one path, or above one another, the later
+// stands for missing entries, and keys of a dict otherwise; of two leaves at one path, or above one another, the later
 // is left out.
 std::vector<pytorch::Entry> Nest(std::vector<Leaf> leaves);
 

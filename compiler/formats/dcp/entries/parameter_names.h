@@ -1,4 +1,5 @@
-// Names of parameters without what wrappers of their modules add, as torch.distributed.checkpoint.state_dict has them.
+// Names of parameters without the parts that wrappers of their modules add, as torch.distributed.checkpoint.state_dict
+// has them.
 #pragma once
 
 #include <cstdint>

@@ -11,11 +11,11 @@
 
 namespace ucp::dcp {
 
-// Cuts each tensor of `layout` into boxes. With `fsdp` or `tp` they are those that the ranks of such a job hold: what
-// the layout gives a rank of tp, cut by rows as FSDP2 does it, which deals ceil(rows / ranks) to each. Without them
-// tensors are whole, but for those that are larger than a file may be: these are cut by rows. Buffers stay whole.
-// TensorLayout::box_ranks says whose file each box is in. Fails (kUnsupported) for tensors whose ranks of tp hold them
-// in another order.
+// Cuts each tensor of `layout` into boxes. With `fsdp` or `tp` they are those that the ranks of such a job hold: the
+// part that the layout gives a rank of tp, cut by rows as FSDP2 does it, which deals ceil(rows / ranks) to each.
+// Without them tensors are whole, but for those that are larger than a file may be: these are cut by rows. Buffers stay
+// whole. TensorLayout::box_ranks says whose file each box is in. Fails (kUnsupported) for tensors whose ranks of tp
+// hold them in another order.
 [[nodiscard]] llvm::Error CutIntoBoxes(const WriteOptions& options, std::span<const LogicalTensor> tensors,
                                        Layout& layout);
 

@@ -16,8 +16,8 @@ struct FlatEntry {
   pytorch::ValuePtr value;  // A tensor, or a value as a whole.
 };
 
-// Adds the entries of what stands at `path`. A dict whose keys are not all texts and integers is one value. An empty
-// dict has no entries.
+// Adds the entries of the value at `path`. A dict whose keys are not all texts and integers is one value. An empty dict
+// has no entries.
 void Flatten(const EntryPath& path, const pytorch::ValuePtr& value, TorchRelease release,
              std::vector<FlatEntry>& entries);
 

@@ -3,7 +3,7 @@
 
 namespace ucp::dcp {
 
-// The oldest that reads what is written: up to 2.3, or since 2.4. Newer ones read both.
+// The oldest release that reads the folder: up to 2.3, or since 2.4. Newer ones read both.
 enum class TorchRelease { kUpTo23, kSince24 };
 
 }  // namespace ucp::dcp

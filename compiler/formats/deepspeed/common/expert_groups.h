@@ -17,11 +17,11 @@
 namespace ucp {
 
 // Returns the names that the optimizer was given for one group, from the ranks that share its experts out: rank after
-// rank they are the same parameters of other experts. The result is what one rank that has all of them gives it, if
-// their order is that of layers, then experts, then parameters; else the ranks follow one another.
+// rank they are the same parameters of other experts. The result is the list that one rank that has all of them gives
+// it, if their order is that of layers, then experts, then parameters; else the ranks follow one another.
 std::vector<std::string> JoinExpertRanks(const std::vector<std::vector<std::string>>& ranks);
 
-// Returns how many experts each layer has, by what the names of the layer begin with.
+// Returns how many experts each layer has, by the prefix of the layer's names.
 std::map<std::string, std::int64_t> ExpertCounts(std::span<const LogicalTensor> tensors);
 
 // Over how many tensor-parallel ranks experts are cut.
@@ -36,9 +36,9 @@ struct ExpertStages {
 };
 
 // Returns the groups with their experts spread over `ep` ranks, which is a divisor of all counts; others stay. Each
-// stage splits what it has. Fails (kUnsupported) if their order is not known for another degree than the source's, or
-// if they could be split otherwise where tensor-parallel ranks have less of them, or, of experts that are not fused,
-// other stages.
+// stage splits its own. Fails (kUnsupported) if their order is not known for another degree than the source's, or if
+// they could be split otherwise where tensor-parallel ranks have less of them, or, of experts that are not fused, other
+// stages.
 llvm::Expected<std::vector<OptimizerGroup>> GroupsForExpertRanks(const TrainingState& training,
                                                                  std::span<const LogicalTensor> tensors,
                                                                  std::int64_t ep, TensorRanks tensor_ranks = {},

@@ -28,7 +28,7 @@ struct ExpertName {
 // Returns nothing for a name that is not an expert's.
 std::optional<ExpertName> ParseExpertName(const std::string& name);
 
-// A layer with experts: what the names of all of them begin with, and how many they are.
+// A layer with experts: the prefix of all their names, and how many they are.
 struct ExpertLayer {
   std::string prefix;
   std::int64_t experts = 0;

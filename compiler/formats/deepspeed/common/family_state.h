@@ -37,14 +37,15 @@ struct FamilyState final : FormatState {
 
 // DeepSpeed's part of a training state; an empty one if it has none, or another family's.
 const FamilyState& StateOf(const TrainingState& training);
-// Returns the same state to fill in. Copies of `training` keep what they have. The reference holds until the next call.
+// Returns the same state to fill in. Copies of `training` stay as they are. The reference holds until the next call.
 FamilyState& EditState(TrainingState& training);
 
 // A FormatStateReader.
 llvm::Expected<std::shared_ptr<const FormatState>> ReadState(const std::vector<pytorch::Entry>& entries,
                                                              const SourceArchive& archive);
 
-// Returns the version of DeepSpeed that saved the source, as a text; without one, a version that writes what we write.
+// Returns the version of DeepSpeed that saved the source, as a text; without one, a version that writes the same files
+// as we do.
 pytorch::ValuePtr VersionOf(const TrainingState& training);
 
 }  // namespace ucp::deepspeed

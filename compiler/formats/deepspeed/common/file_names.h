@@ -1,4 +1,4 @@
-// The files of a DeepSpeed checkpoint folder, by what their names say.
+// The files of a DeepSpeed checkpoint folder, by their names.
 #pragma once
 
 #include <llvm/Support/Error.h>

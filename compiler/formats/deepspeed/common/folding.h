@@ -29,7 +29,7 @@ struct Folding {
 // experts that are cut themselves (`etp_size`), are kUnsupported.
 llvm::Expected<std::optional<Folding>> ReadFolding(const pytorch::Value& root, const std::string& where);
 
-// Returns the value of such an entry. `param_families`, what DeepSpeed says of each tensor, stands in it unless it is
+// Returns the value of such an entry. `param_families`, DeepSpeed's entry on each tensor, stands in it unless it is
 // null.
 pytorch::ValuePtr ComposeFolding(const Folding& folding, const pytorch::ValuePtr& param_families = nullptr);
 

@@ -19,8 +19,8 @@ std::string LossScaleText(const pytorch::Value& loss_scaler);
 // Returns the object that the engine makes where the loss is not scaled.
 pytorch::ValuePtr UnitLossScaler();
 
-// Returns the object that the engine makes at its start. `config` is the `ds_config`, or null; what it does not say is
-// as DeepSpeed's own defaults have it.
+// Returns the object that the engine makes at its start. `config` is the `ds_config`, or null; settings that it lacks
+// are as DeepSpeed's own defaults have it.
 pytorch::ValuePtr InitialLossScaler(const pytorch::ValuePtr& config);
 
 // Replaces the numbers of an optimizer without ZeRO by the object; nothing changes if there are none. Values that the

@@ -15,7 +15,7 @@
 
 namespace ucp {
 
-// Compares what the engine counts and restores, the iteration that Megatron-DeepSpeed counts, and
+// Compares the values that the engine counts and restores, the iteration that Megatron-DeepSpeed counts, and
 // `universal_checkpoint_info`, of which no rank is believed over another. `a` is the one that counts.
 [[nodiscard]] llvm::Error CheckEngineAlike(Inventory& inventory, const ModelStates& a, const ModelStates& b);
 
@@ -30,7 +30,7 @@ llvm::Expected<std::size_t> JoinModelStates(Inventory& inventory, std::vector<Mo
 void RemarkOnClient(Inventory& inventory, const ModelStates& a, const ModelStates& b, std::string_view fate,
                     std::set<std::string>& known);
 
-// Makes `to` say what `from` says of what CheckEngineAlike() compares.
+// Gives `to` the values of `from` that CheckEngineAlike() compares.
 void TakeEngine(const ModelStates& from, ModelStates& to);
 
 }  // namespace ucp

@@ -63,7 +63,7 @@ struct ModelStates : Speaker {
 };
 
 // In a native checkpoint, `param_shapes` is the authority on everything and must be there. Of a further partition of
-// stage 3, `engine` and `client` have only what is compared with partition 0's, which are carried on.
+// stage 3, `engine` and `client` have only the values that are compared with partition 0's, which are carried on.
 enum class ModelStatesOf { kNativeCheckpoint, kFurtherPartition, kUniversalFolder };
 
 // The reader of the entry `optimizer` while the file is open: without ZeRO the optimizer stands there.

@@ -18,11 +18,11 @@ namespace ucp {
 
 // A PipelineModule's layers, as their files have them.
 struct PipelineLayers {
-  // By the number of each layer that has a file, what stands before the names in it: "3.", or "tied_modules.embed.".
+  // By the number of each layer that has a file, the prefix of the names in it: "3.", or "tied_modules.embed.".
   std::map<std::int64_t, std::string> prefixes;
   bool has_tensor_axis = false;  // Its files are named with the tensor-parallel rank, even if there is only one.
-  // Where the layers were in a checkpoint of several stages, by what stands before their names, in or out of files:
-  // what a folder of whole tensors remembers of it.
+  // Where the layers were in a checkpoint of several stages, by the prefix of their names, in or out of files, as a
+  // folder of whole tensors remembers them.
   std::int64_t stage_count = 1;
   std::map<std::string, std::set<std::int64_t>> stages;
   bool operator==(const PipelineLayers&) const = default;

@@ -33,11 +33,11 @@ struct StackedExperts {
 llvm::Expected<StackedExperts> StackExperts(const LogicalTensor& tensor, std::span<const LogicalTensor> tensors,
                                             std::int64_t ep);
 
-// Returns the two keys; none for what is not an expert's.
+// Returns the two keys; none for other tensors than experts'.
 std::vector<pytorch::Entry> ExpertEntries(const StackedExperts& stack);
 
 // Does the same for AutoEP's tensors, which have an expert for each place of their first dimension: an engine with
-// AutoEP takes its own, whatever number of ranks it spreads them over.
+// AutoEP takes its own, over any number of ranks.
 std::vector<pytorch::Entry> FusedExpertEntries(const LogicalTensor& tensor);
 
 using ShapeOfName = std::unordered_map<std::string, std::vector<std::int64_t>>;

@@ -32,7 +32,7 @@ struct Loader {
 StrategyRules LoaderRules();
 
 // Of a strategy that was held to these rules. Fails with kUsage if an older version comes without its ZeRO stage, and
-// with kUnsupported for what that version cannot load. `remarks` say it if no engine would load the folder.
+// with kUnsupported for a folder that this version cannot load. `remarks` say it if no engine would load the folder.
 llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training,
                                   std::vector<std::string>& remarks);
 

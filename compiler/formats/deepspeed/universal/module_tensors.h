@@ -14,7 +14,7 @@
 namespace ucp::universal {
 
 // Adds a shard for each. This project writes them once; in DeepSpeed's folder every rank has its own, and nothing says
-// how they are cut: what is not a buffer with equal copies is refused then (kUnsupported).
+// how they are cut: all but buffers with equal copies are refused then (kUnsupported).
 [[nodiscard]] llvm::Error AddModuleTensors(SourceArchives& archives, const std::vector<ModelStates>& states,
                                            const std::function<bool(const std::string&)>& is_trained,
                                            Inventory& inventory);

@@ -21,9 +21,9 @@ struct ParameterFolder {
   bool is_fused = false;                      // It has an expert for each place of its first dimension.
 };
 
-// `shape` is what the checkpoint says elsewhere about this parameter, if anything. It is needed for folders of stage 3,
-// which hold bare vectors, and for fused parameters, which DeepSpeed may keep in another view. Fails if states have
-// different shapes, or if the master is missing (half-written).
+// `shape` is the shape that the checkpoint states elsewhere for this parameter, if anything. It is needed for folders
+// of stage 3, which hold bare vectors, and for fused parameters, which DeepSpeed may keep in another view. Fails if
+// states have different shapes, or if the master is missing (half-written).
 llvm::Expected<ParameterFolder> ReadParameterFolder(ReadableFileSystem& files, const std::string& root,
                                                     SourceArchives& archives, const std::string& name,
                                                     const std::vector<std::int64_t>* shape);

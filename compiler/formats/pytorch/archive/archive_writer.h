@@ -1,6 +1,6 @@
 // Lays out a `.pt` file before any of its data exists: which bytes are known now, where each storage's data will lie,
-// and where the checksum of that data goes once it is known. The result is what torch.save writes (a stored zip, data
-// at multiples of 64), and torch.load reads it as soon as data and checksums are in place.
+// and where the checksum of that data goes once it is known. The result is the file that torch.save writes (a stored
+// zip, data at multiples of 64), and torch.load reads it as soon as data and checksums are in place.
 #pragma once
 
 #include <cstdint>

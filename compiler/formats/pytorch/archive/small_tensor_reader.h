@@ -1,6 +1,6 @@
 // Reads the small tensors of one file that are carried over: 0-dimensional steps, states of random generators, tensors
-// of the client state. Each storage is read once, whole, and only after its checksum has been found right: what is
-// carried over gets a fresh checksum in the target, which would hide any damage for good.
+// of the client state. Each storage is read once, whole, and only after its checksum has been found right: carried
+// elements get a fresh checksum in the target, which would hide any damage for good.
 #pragma once
 
 #include <llvm/Support/Error.h>

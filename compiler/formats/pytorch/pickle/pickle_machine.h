@@ -152,7 +152,7 @@ class PickleMachine {
   llvm::Error PushMade(ValuePtr value, ValuePtr callable);
   ValuePtr NewCall(std::string_view module, std::string_view name, std::vector<ValuePtr> arguments);
 
-  // pickle_scan.cpp: what torch.save never writes.
+  // pickle_scan.cpp: instructions that torch.save never writes.
   llvm::Error PushStringLine();
   llvm::Error PushTextLine();
   llvm::Error PersistentIdLine();

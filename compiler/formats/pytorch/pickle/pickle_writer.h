@@ -11,7 +11,7 @@
 namespace ucp::pytorch {
 
 // Deterministic. An object that stands several times in the tree is written once and then referred to. Storages are
-// named by their keys. The tree must be at most 1,000 levels deep (checked); what ReadPickle returns is at most 200.
+// named by their keys. The tree must be at most 1,000 levels deep (checked); a tree of ReadPickle has at most 200.
 // `show`, if there is one, is called with each storage that the tree names, as often as a tensor of its own has it.
 std::string WritePickle(const Value& root, const std::function<void(const Storage&)>& show = {});
 

@@ -16,9 +16,9 @@
 
 namespace ucp::pytorch {
 
-// Writes what Python's own pickler would, so that the bytes of a tree that was read are mostly those of the file: an
-// object gets the next number when it is complete (lists and dicts already while they are empty), and is named by that
-// number when it comes again. Numbers and None get none. Texts and classes are the same when they are equal.
+// Writes the bytes that Python's own pickler would, so that the bytes of a tree that was read are mostly those of the
+// file: an object gets the next number when it is complete (lists and dicts already while they are empty), and is named
+// by that number when it comes again. Numbers and None get none. Texts and classes are the same when they are equal.
 class Pickler {
  public:
   // `show` is called with each storage that is written; it may be empty.

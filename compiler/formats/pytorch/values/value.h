@@ -3,8 +3,8 @@
 // them (a Call), so that they can be written again unchanged. README.md lists the forms.
 //
 // A ValuePtr is never null unless a member says so. Values are immutable once built, so trees can share parts and be
-// used from several threads. Sharing carries meaning: what is one object in Python is one pointer here, and the writer
-// writes it once. Values are built bottom-up, so none can contain itself.
+// used from several threads. Sharing carries meaning: one object of Python is one pointer here, and the writer writes
+// it once. Values are built bottom-up, so none can contain itself.
 #pragma once
 
 #include <concepts>
@@ -87,7 +87,7 @@ struct Storage {
   std::int64_t elements = 0;
 };
 
-// torch.Tensor or torch.nn.Parameter. In what the reader returns, every element lies within the storage, and the number
+// torch.Tensor or torch.nn.Parameter. In a tensor of the reader, every element lies within the storage, and the number
 // of elements fits 63 bits. (It may still be far more than the storage holds: strides can be 0. Do not allocate by it.)
 struct Tensor {
   std::shared_ptr<const Storage> storage;

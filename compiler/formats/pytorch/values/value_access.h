@@ -51,8 +51,8 @@ struct EnumMember {
 };
 std::optional<EnumMember> AsEnumMember(const Value& value);
 
-// Returns the tree with every tensor replaced by what `replacement` returns for it (called once for each distinct
-// tensor, in the order of first appearance; what its attributes hold is not visited), and everything else shared with
+// Returns the tree with every tensor replaced by the result of `replacement` for it (called once for each distinct
+// tensor, in the order of first appearance; values in its attributes are not visited), and everything else shared with
 // the old tree or rebuilt with the same sharing. Linear.
 ValuePtr ReplaceTensors(const ValuePtr& root, const std::function<ValuePtr(const ValuePtr& tensor)>& replacement);
 

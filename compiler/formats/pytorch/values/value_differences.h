@@ -1,4 +1,4 @@
-// Where two values say different things: for what several files must say alike.
+// Where two values say different things: for entries that must be equal in several files.
 #pragma once
 
 #include <string>

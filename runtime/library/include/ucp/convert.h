@@ -46,7 +46,7 @@ struct ConvertTotals {
 };
 
 // Converts to the strategy `to`, such as "universal" or "deepspeed:tp=2,dp=4,zero=1". The folder `out` appears
-// complete, or not at all. Throws Error; after it, `out` is what it was before.
+// complete, or not at all. Throws Error; after it, `out` is as it was before.
 ConvertTotals Convert(const LoadSource& source, const std::string& out, const std::string& to,
                       const ConvertSettings& settings = {});
 

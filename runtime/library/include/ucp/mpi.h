@@ -121,7 +121,7 @@ class MpiRanks : public Ranks {
   }
 
   // MPI's own waiting takes a processor, which threads that read need. Bytes that come soon come in many parts, each of
-  // which waits for both sides to look; what does not is the work of another rank.
+  // which waits for both sides to look; bytes that come later are the work of another rank.
   static std::vector<MPI_Status> Wait(std::vector<MPI_Request>& requests) {
     constexpr int kLooks = 200;
     constexpr int kShortSleeps = 2000;

@@ -1,4 +1,5 @@
-// The tensors that lie outside the optimizer's files: what the model computes with, frozen parameters and buffers.
+// The tensors that lie outside the optimizer's files: the weights that the model computes with, frozen parameters and
+// buffers.
 #pragma once
 
 #include <llvm/Support/Error.h>

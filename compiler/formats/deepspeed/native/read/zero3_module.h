@@ -13,7 +13,7 @@ namespace ucp::deepspeed {
 
 // `states` are those of partition 0, whose buffers and client state count if the user believes no other. Reads the
 // files of the other partitions, fails if they contradict it, adds a shard with the state "weight" for every frozen
-// parameter, and takes out of `states` what is not a tensor of its own: the frozen fragments and the placeholders. Call
+// parameter, and takes out of `states` all but tensors of its own: the frozen fragments and the placeholders. Call
 // after CheckModuleTensors().
 [[nodiscard]] llvm::Error AddPartitionedModule(const OptimizerContext& context, std::vector<ModelStates>& states);
 

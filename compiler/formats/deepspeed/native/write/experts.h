@@ -32,7 +32,7 @@ struct ExpertsOfLayer {
 class ExpertsToWrite {
  public:
   // The arguments must outlive this object. Fails for degrees that the experts do not divide over, for experts that
-  // come from a source which does not say the order of their layers, and for what DeepSpeed itself cannot run.
+  // come from a source which does not say the order of their layers, and for jobs that DeepSpeed itself cannot run.
   static llvm::Expected<ExpertsToWrite> Find(const TargetRequest& request, const WriteOptions& options);
 
   bool any() const { return !layers_.empty(); }

@@ -16,12 +16,12 @@ class FrozenPartsToWrite {
   FrozenPartsToWrite(const TargetRequest& request, const WriteOptions& options, const Coordinate& coordinate)
       : request_(request), options_(options), coordinate_(coordinate) {}
 
-  // Returns the parts for a file, and the shapes of the parameters that they are of. `held` is what the rank holds,
+  // Returns the parts for a file, and the shapes of the parameters that they are of. `held` are the rank's tensors,
   // frozen or not.
   llvm::Expected<std::vector<pytorch::Entry>> Add(const std::vector<const LogicalTensor*>& held,
                                                   std::vector<pytorch::Entry>& shapes, ArchiveComposer& composer);
 
-  // The records of the next partition's file, made of what Add() returned last.
+  // The records of the next partition's file, made of the last result of Add().
   void AddRecords(const std::vector<RecordId>& records);
 
   // Enters the shards, and the zeros of the padding. Call last.

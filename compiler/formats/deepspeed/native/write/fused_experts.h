@@ -1,5 +1,5 @@
 // The experts of a target that DeepSpeed's AutoEP spreads (read/ranks/fused_experts.h has the picture). A released
-// engine gives each of `ep` ranks equally many neighbours, whatever ranks had them in the source. Below stage 3 each
+// engine gives each of `ep` ranks equally many neighbours, independent of the ranks of the source. Below stage 3 each
 // expert's weights are in a file of their own; at stage 3 there are the masters alone, and metadata says who has which.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace ucp::deepspeed {
 
-// Fails for degrees that AutoEP does not run on, whatever a spec says.
+// Fails for degrees that AutoEP does not run on, even if a spec has them.
 [[nodiscard]] llvm::Error CheckDegreesOfAutoEp(const TrainingState& training, const Degrees& degrees);
 
 // Fails for targets that AutoEP does not run on, or that this version does not write; and for a job's configuration
@@ -27,8 +27,7 @@ namespace ucp::deepspeed {
 [[nodiscard]] llvm::Error CheckAutoEp(const TargetRequest& request, const EngineConfig* job,
                                       const WriteOptions& options);
 
-// Returns the layers of the source's fused tensors, by what their names begin with. Fails if one is not of AutoEP's
-// form.
+// Returns the layers of the source's fused tensors, by the prefix of their names. Fails if one is not of AutoEP's form.
 llvm::Expected<std::map<std::string, ExpertsOfLayer>> FindFusedLayers(const TargetRequest& request);
 
 // Fails if the layout gives a rank other experts than the engine does.

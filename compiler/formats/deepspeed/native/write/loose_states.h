@@ -1,4 +1,5 @@
-// States of the optimizer that are not one number for each element: found for what the target steps, and written.
+// States of the optimizer that are not one number for each element: found for the parameters that the target steps, and
+// written.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -13,7 +14,7 @@
 
 namespace ucp::deepspeed {
 
-// Gives every state of the source to what steps the same elements in the target.
+// Gives every state of the source to the parameters with the same elements in the target.
 class LooseStatesToWrite {
  public:
   // The arguments must outlive this object.

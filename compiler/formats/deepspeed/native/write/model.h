@@ -1,5 +1,5 @@
-// The files that hold what the model computes with: one of model states for each model-parallel rank (at stage 3 for
-// each of its partitions), and in a pipeline one for each layer and tensor rank.
+// The files that hold the weights that the model computes with: one of model states for each model-parallel rank (at
+// stage 3 for each of its partitions), and in a pipeline one for each layer and tensor rank.
 #pragma once
 
 #include <llvm/Support/Error.h>

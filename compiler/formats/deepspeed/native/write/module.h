@@ -18,8 +18,8 @@ namespace ucp::deepspeed {
 // Returns a module's part of a tensor.
 LogicalTensor::State ModuleState(const LogicalTensor& tensor, const WriteOptions& options);
 
-// The part of each tensor that one coordinate holds, in one state: what the model computes with. Without ZeRO and in
-// float32, that of a trained parameter is its master.
+// The part of each tensor that one coordinate holds, in one state: the weights that the model computes with. Without
+// ZeRO and in float32, that of a trained parameter is its master.
 class ModuleToWrite {
  public:
   // The arguments must outlive this object.
@@ -29,7 +29,7 @@ class ModuleToWrite {
   // Makes the parameters of a group views of one vector, as FP16_Optimizer does. Call before Add().
   void AddVector(const FlatGroupToWrite& group);
 
-  // Returns a tensor for the pickle; its elements come from what `coordinate` holds. Call only for tensors that it
+  // Returns a tensor for the pickle; its elements are those that `coordinate` holds. Call only for tensors that it
   // holds.
   llvm::Expected<pytorch::ValuePtr> Add(const LogicalTensor& tensor, const Coordinate& coordinate);
 

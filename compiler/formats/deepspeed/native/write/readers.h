@@ -8,7 +8,7 @@
 
 namespace ucp::deepspeed {
 
-// `target` is what LayOutCheckpoint() made of the same request. A rank is (stage * partitions + partition) * tp +
+// `target` is the result of LayOutCheckpoint() for the same request. A rank is (stage * partitions + partition) * tp +
 // tensor rank, as PipeModelDataParallelTopology numbers them, and with it every job without a pipeline. Not counted:
 // the first file of a list, which every rank opens only to see that the list is complete.
 llvm::Expected<FileReaders> ReadersOf(const TargetRequest& asked, const TargetFiles& target);

@@ -23,8 +23,8 @@ class WholeOptimizerToWrite {
   // Returns the value of `optimizer`.
   pytorch::ValuePtr Add();
 
-  // Enters the shards of what was added; `records` are those of the composed file. Of experts, it is what their own
-  // rank has.
+  // Enters the shards of the added tensors; `records` are those of the composed file. Shards of experts are those of
+  // their own rank.
   void AddShards(const std::vector<RecordId>& records, const Coordinate& coordinate, std::int64_t expert_rank,
                  TargetFiles& target) const;
 

@@ -1,6 +1,6 @@
 // The optimizer's files of one model-parallel rank: each partition's part of the flat groups, and what the engine keeps
-// beside it. Tensor-parallel ranks that share whole experts out are written together: what they have of the same
-// experts is one vector.
+// beside it. Tensor-parallel ranks that share whole experts out are written together: their parts of the same experts
+// are one vector.
 #pragma once
 
 #include <llvm/Support/Error.h>

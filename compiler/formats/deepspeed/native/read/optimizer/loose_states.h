@@ -1,4 +1,5 @@
-// Enters the states that are not one number for each element into the training state, with what they belong to.
+// Enters the states that are not one number for each element into the training state, with the tensors that they belong
+// to.
 #pragma once
 
 #include <string>

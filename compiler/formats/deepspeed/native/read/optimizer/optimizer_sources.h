@@ -44,7 +44,7 @@ struct OptimizerContext {
     return fused_experts.any() ? fused_experts.PlaceOf(mp, expert_rank) : experts.PlaceOf(mp, expert_rank);
   }
 
-  // Does the same where the files of several tensor-parallel ranks have copies of what is one expert rank's.
+  // Does the same where the files of several tensor-parallel ranks have copies of the parts of one expert rank.
   Coordinate PlaceOfExpertsIn(std::int64_t mp, std::int64_t expert_rank) const {
     Coordinate place = PlaceOfExperts(mp, expert_rank);
     if (fused_experts.any()) place.at["tp"] = degrees.RankOf(mp).At("tp");

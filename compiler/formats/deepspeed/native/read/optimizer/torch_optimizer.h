@@ -1,5 +1,5 @@
-// The contents of a torch optimizer's state_dict(), in whatever file it stands: the hyper-parameters of its groups, and
-// the states of every tensor that it steps. Such a tensor is a flat vector of many parameters, or one parameter.
+// The contents of a torch optimizer's state_dict(), in any file: the hyper-parameters of its groups, and the states of
+// every tensor that it steps. Such a tensor is a flat vector of many parameters, or one parameter.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -29,9 +29,9 @@ struct SteppedTensor {
   pytorch::ValuePtr step;  // Null if there is none.
 };
 
-// Moves the states of another shape to `others`, and with them their codes of a byte or of integers, which mean
-// nothing without scales. Call when it is known what a master of this tensor has: a flat vector its padding, a
-// parameter its sizes.
+// Moves the states of another shape to `others`, and with them their codes of a byte or of integers, which mean nothing
+// without scales. Call when the shape of this tensor's master is known: a flat vector its padding, a parameter its
+// sizes.
 void SetAsideOthers(const std::vector<std::int64_t>& sizes, const std::string& path, const std::string& owner,
                     SteppedTensor& tensor);
 
@@ -62,7 +62,7 @@ class TorchOptimizerReader {
   using Owned = std::pair<std::string, const SteppedTensor*>;
   [[nodiscard]] llvm::Error CheckDistinctMemory(const std::vector<Owned>& tensors) const;
 
-  // Replaces values by what is kept of them when the file is closed; all in one go, so that what they share stays
+  // Replaces values by the parts that are kept when the file is closed; all in one go, so that shared values stay
   // shared. Null stays null.
   [[nodiscard]] llvm::Error Keep(const std::vector<pytorch::ValuePtr*>& values,
                                  std::vector<pytorch::Entry>& entries) const;

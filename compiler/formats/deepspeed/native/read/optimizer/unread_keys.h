@@ -8,7 +8,7 @@
 
 namespace ucp::deepspeed {
 
-// Returns the keys of the dict at the top of an optimizer file, beside what DeepSpeed has there.
+// Returns the keys of the dict at the top of an optimizer file, beside the keys that DeepSpeed has there.
 std::vector<std::string> UnreadKeys(const pytorch::Value& root);
 
 // Adds one sentence for each key, however many files have it; `path` is the file.

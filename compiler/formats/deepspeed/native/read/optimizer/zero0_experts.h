@@ -1,9 +1,9 @@
 // Experts without ZeRO. Each expert rank saves the whole optimizer that it has, in
-// `expp_rank_E_mp_rank_XX_optim_states.pt`: of what is not an expert's every file has a copy, and of the experts the
-// rank's own. The model-states file repeats the first rank's. Nothing lists the parameters, so that their names follow
-// from shapes (zero0_names.h), for experts and for the others each on their own: the groups of experts are marked.
-// AutoEP's files are the same; beside tensor parallelism each tensor-parallel rank has one of every expert rank that it
-// has.
+// `expp_rank_E_mp_rank_XX_optim_states.pt`: every file has a copy of all that is not an expert's, and of the experts
+// the rank's own. The model-states file repeats the first rank's. Nothing lists the parameters, so that their names
+// follow from shapes (zero0_names.h), for experts and for the others each on their own: the groups of experts are
+// marked. AutoEP's files are the same; beside tensor parallelism each tensor-parallel rank has one of every expert rank
+// that it has.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -27,8 +27,8 @@ struct WholeExpertRank {
   ModelStates states;
 };
 
-// Returns the files of all ranks; the experts are those of one kind. Fills `param_shapes` of `states` with what the
-// first expert ranks list.
+// Returns the files of all ranks; the experts are those of one kind. Fills `param_shapes` of `states` with the lists of
+// the first expert ranks.
 llvm::Expected<std::vector<WholeExpertRank>> ReadWholeExperts(SourceArchives& archives, const CheckpointFiles& files,
                                                               const std::string& folder, const Experts& experts,
                                                               const FusedExperts& fused_experts,

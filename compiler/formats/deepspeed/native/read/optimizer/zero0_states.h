@@ -24,18 +24,19 @@ struct WholeGroup {
   std::vector<SteppedTensor> tensors;
 };
 
-// Its rank is filled in by who asks for the file.
+// The caller fills in its rank.
 struct WholeOptimizer : Speaker {
   WholeForm form = WholeForm::kModule;
   std::vector<WholeGroup> groups;
   std::vector<pytorch::Entry> others;  // cur_scale, clip_grad, …: carried on.
 };
 
-// Returns the tensor of the optimizer that is as large as what it steps: the master, or the largest state. Returns null
-// before the first step at kModule. (States of other shapes have fewer elements, such as Adafactor's rows.)
+// Returns the tensor of the optimizer that is as large as the parameter that it steps: the master, or the largest
+// state. Returns null before the first step at kModule. (States of other shapes have fewer elements, such as
+// Adafactor's rows.)
 const TensorPlace* SameShapedTensorOf(WholeForm form, const SteppedTensor& tensor);
 
-// Returns whether some of what it steps has nothing as large in it.
+// Returns whether it steps a parameter without a tensor as large in it.
 bool HasUnknownShapes(const WholeOptimizer& optimizer);
 
 llvm::Expected<WholeOptimizer> ReadWholeOptimizer(SourceArchives& archives, const SourceArchive& archive,

@@ -1,6 +1,6 @@
-// Identifies parameters by values: what a model computes with is the rounding of its masters, so that a master begins
-// with the numbers that round to those of its parameter. The last resort of zero0_names.h, since it reads data: where a
-// module of half precision is saved without ZeRO, and neither views nor shapes decide.
+// Identifies parameters by values: the weight that a model computes with is the rounding of its masters, so that a
+// master begins with the numbers that round to those of its parameter. The last resort of zero0_names.h, since it reads
+// data: where a module of half precision is saved without ZeRO, and neither views nor shapes decide.
 //
 //   master of a group  | 0.2501 0.7502 | 1.333 2.111 … |    rounds to the module's `a`, and behind it to its `c`
 //

@@ -33,7 +33,7 @@ struct GroupPartition : SteppedTensor {
   std::map<std::string, SliceAddress, std::less<>> addresses;  // Empty if the file does not say.
 };
 
-// Its rank is filled in by who asks for the file.
+// The caller fills in its rank.
 struct OptimizerStates : Speaker {
   bool is_bf16_optimizer = false;  // The one class that does not say its stage.
   std::string kind;                // "stage 1", "stage 2, elastic", "BF16_Optimizer".

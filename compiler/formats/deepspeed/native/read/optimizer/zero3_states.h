@@ -23,7 +23,7 @@ struct SubGroups {
   std::vector<std::size_t> members;    // Numbers of the group's sub-groups, in flattening order.
 };
 
-// Its rank is filled in by who asks for the file.
+// The caller fills in its rank.
 struct PartitionedStates : Speaker {
   std::vector<SteppedTensor> sub_groups;  // Padding included.
   std::vector<SubGroups> groups;          // Every sub-group is in one of them.

@@ -1,5 +1,5 @@
 // Models with experts, as DeepSpeed's own MoE layer saves them below ZeRO stage 3. The experts of a layer are shared
-// out over the layer's `ep` of the W ranks that share the optimizer; what several ranks have of the same experts is cut
+// out over the layer's `ep` of the W ranks that share the optimizer; parts of the same experts on several ranks are cut
 // over these W / ep. Layers can have different degrees.
 //
 //   rank d of W = 4     0      1      2      3
@@ -66,7 +66,8 @@ class Experts {
   // Returns the degree of a group of experts at one model-parallel rank, from the names of its parameters there. Fails
   // if they are of layers with different ones.
   llvm::Expected<std::int64_t> DegreeOf(std::int64_t mp, const std::vector<NamedShape>& group) const;
-  // Returns the name in the whole model of what `expert_rank` calls `local`; a name that is not an expert's stays.
+  // Returns the name in the whole model of the tensor that `expert_rank` calls `local`; a name that is not an expert's
+  // stays.
   std::string NameInModel(std::int64_t mp, const std::string& local, std::int64_t expert_rank) const;
 
   // Returns the experts in an expert rank's module, in its order and by its names.

@@ -58,7 +58,7 @@ class FusedExperts {
     return {{{"pp", mp / tensor_ranks_}, {"ep", expert_rank}}};
   }
   // Returns the expert rank of a partition of a model-parallel rank, and of each expert rank those of its stage that
-  // share what it has.
+  // share its experts.
   std::int64_t ExpertRankAt(std::int64_t mp, std::int64_t partition) const;
   std::vector<RankInFiles> RanksOf(std::int64_t expert_rank) const;
   bool Holds(const std::string& name) const { return layer_of_.contains(name); }
@@ -75,16 +75,16 @@ class FusedExperts {
   // experts are placed, and whose it is (`folding`). `first` is the first of its stage.
   [[nodiscard]] llvm::Error CheckPartition(const ModelStates& first, const ModelStates& other, std::int64_t mp,
                                            std::int64_t partition) const;
-  // Does the same for what an optimizer's file says in `folding`.
+  // Does the same for the entry `folding` of an optimizer's file.
   [[nodiscard]] llvm::Error CheckOptimizerFile(const std::optional<Folding>& folding, const std::string& path,
                                                std::int64_t mp, std::int64_t partition) const;
 
-  // Without ZeRO: what a rank's module has of experts, in its order. A tensor whose experts are in several files has
-  // the place of the first one's, and its own shape; WeightsOf() has all of it.
+  // Without ZeRO: the experts in a rank's module, in its order. A tensor whose experts are in several files has the
+  // place of the first one's, and its own shape; WeightsOf() has all of it.
   std::vector<std::pair<std::string, TensorPlace>> TensorsOf(std::int64_t mp, std::int64_t expert_rank) const;
   Buffer WeightsOf(const std::string& name, std::int64_t mp, std::int64_t expert_rank) const;
-  // Does the same as CheckOptimizerFile() for what an expert rank has in a file of its own: an expert's weights, and
-  // without ZeRO the optimizer.
+  // Does the same as CheckOptimizerFile() for a file of an expert rank's own: an expert's weights, and without ZeRO the
+  // optimizer.
   [[nodiscard]] llvm::Error CheckExpertFile(const std::optional<Folding>& folding, const std::string& path,
                                             std::int64_t mp, std::int64_t expert_rank) const;
   // A tensor that no group of `param_shapes` has is frozen; call it when the optimizers' parameters are known.

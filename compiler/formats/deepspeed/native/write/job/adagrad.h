@@ -1,5 +1,5 @@
 // States of PyTorch's Adagrad that a target cannot have. It makes its states when it is made, and so the engine makes a
-// new one for the vectors that ZeRO steps, with one group of all of them, whatever groups the job had.
+// new one for the vectors that ZeRO steps, with one group of all of them, however many groups the job had.
 #pragma once
 
 #include <llvm/Support/Error.h>

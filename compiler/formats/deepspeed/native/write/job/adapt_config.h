@@ -10,7 +10,7 @@
 namespace ucp::deepspeed {
 
 // `config` is a dict. `source_dp` is the number of data-parallel ranks that it was for; 0 if nobody knows. The global
-// batch stays what it was, by more or fewer steps of accumulation or else by another micro-batch.
+// batch stays the same, by more or fewer steps of accumulation or else by another micro-batch.
 pytorch::ValuePtr AdaptConfig(const pytorch::ValuePtr& config, std::int64_t source_dp, const WriteOptions& options,
                               std::vector<std::string>& remarks);
 

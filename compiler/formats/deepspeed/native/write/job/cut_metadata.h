@@ -1,5 +1,5 @@
-// `universal_checkpoint_info` for the target's ranks: by it DeepSpeed's converter joins what tensor-parallel ranks
-// hold, and a conversion of ours does without a spec. AutoTP writes its own; Megatron-DeepSpeed's models give theirs.
+// `universal_checkpoint_info` for the target's ranks: by it DeepSpeed's converter joins the parts of tensor-parallel
+// ranks, and a conversion of ours does without a spec. AutoTP writes its own; Megatron-DeepSpeed's models give theirs.
 //
 //   tp_replicated_parameter_patterns         whole on every rank
 //   parameter_to_average_patterns            of which the mean counts
@@ -26,7 +26,7 @@ namespace ucp::deepspeed {
 inline constexpr char kCutMetadata[] = "universal_checkpoint_info";
 
 // Null: the target's files have none. The source's own where the layout knows of no tensor-parallel ranks; otherwise by
-// the layout, with what else the source's has. `remarks` receives what cannot be said.
+// the layout, with all other entries of the source's. `remarks` receives a note on each cut that it cannot express.
 pytorch::ValuePtr DescribeCuts(const TargetRequest& request, const WriteOptions& options,
                                std::vector<std::string>& remarks);
 

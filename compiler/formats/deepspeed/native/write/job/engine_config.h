@@ -16,7 +16,7 @@ struct EngineConfig {
 };
 
 // Fails with kBadData, naming the file and the place, if it is not JSON: DeepSpeed lets comments and missing commas
-// pass, and guesses what was meant.
+// pass, and guesses the meaning.
 llvm::Expected<EngineConfig> ParseEngineConfig(const JobConfig& job);
 
 }  // namespace ucp::deepspeed

@@ -13,9 +13,9 @@
 
 namespace ucp::deepspeed {
 
-// Returns the file with what DeepSpeed takes where it says nothing, as far as that changes the bytes. Fails with kUsage
-// for what DeepSpeed would not read as it stands, such as `auto`, unless the strategy has a setting for it; for a
-// section that is misspelt; and for degrees that the strategy leaves out.
+// Returns the file with DeepSpeed's defaults where it says nothing, as far as that changes the bytes. Fails with kUsage
+// for entries that DeepSpeed would not read as they stand, such as `auto`, unless the strategy has a setting for it;
+// for a section that is misspelt; and for degrees that the strategy leaves out.
 llvm::Expected<pytorch::ValuePtr> ConfigOfJob(const EngineConfig& job, const Strategy& strategy);
 
 // Remarks on the file and this target: settings of the strategy that count instead of the file's, and what becomes of

@@ -60,7 +60,7 @@ std::vector<std::string> TargetAxes();
 // Returns the degrees alone, before anything else is known. Fails with kUsage for axes that ZeRO files do not know.
 llvm::Expected<Degrees> DegreesToWrite(const Strategy& strategy);
 
-// Fails with kUsage for settings that make no sense, or that nothing gives a value to; with kUnsupported for what
+// Fails with kUsage for settings that make no sense, or that nothing gives a value to; with kUnsupported for a job that
 // DeepSpeed does not run.
 llvm::Expected<WriteOptions> ReadWriteOptions(const Strategy& strategy, const TrainingState& training);
 

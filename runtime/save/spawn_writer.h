@@ -36,7 +36,7 @@ class WriterProcess {
   std::optional<int> ended_;  // With this status.
   off_t seen_ = 0;            // Of `errors_`.
   std::string address_;
-  Descriptor errors_ = Descriptor(-1);  // What it has written to standard error.
+  Descriptor errors_ = Descriptor(-1);  // Its output on standard error.
 };
 
 }  // namespace ucp

@@ -62,8 +62,8 @@ def expect_truth(entries: dict[str, Any], truth: dict[str, Any], style: str) -> 
 
 
 def settings_of(groups: list[dict[str, Any]]) -> list[str]:
-    """What each group says, with its parameters. Groups that are told by their parameters may be in another order, and
-    what was read from JSON has no tuples."""
+    """The settings of each group, with its parameters. Groups that differ in parameters alone may be in another order,
+    and values from JSON have no tuples."""
     return sorted(
         str([list(group[key]) if isinstance(group[key], tuple) else group[key] for key in SETTINGS if key in group])
         for group in groups

@@ -1,4 +1,4 @@
-"""Tensors beside a model, such as averaged weights: they go along or it is said, and none takes another's name."""
+"""Tensors beside a model, such as averaged weights: they go along or a note says so, and none takes another's name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def weights_of(folder: Path, run: Run) -> dict[str, str]:
 
 @pytest.mark.parametrize("ways", WAYS, ids="-".join)
 def test_whole_averages_go_along(ways: tuple[str, ...], trained: Trained, run: Run, tmp_path: Path) -> None:
-    """As other entries of a script do, through folders of DeepSpeed, too."""
+    """As other entries of a script do, also through folders of DeepSpeed."""
     weights, states, average = trained
     folder = save({"model": weights, "ema": average, "optimizer": states}, tmp_path / "saved")
     assert weights_of(folder, run) == described(weights)
@@ -69,7 +69,7 @@ def test_whole_averages_go_along(ways: tuple[str, ...], trained: Trained, run: R
 
 @pytest.mark.parametrize("name", ["ema", "model_ema", "ema_state_dict", "teacher"])
 def test_weights_are_the_models(name: str, trained: Trained, run: Run, tmp_path: Path) -> None:
-    """Whatever the others are called, and wherever they stand; without an optimizer, too."""
+    """Whatever the others are called, and wherever they stand; also without an optimizer."""
     weights, states, average = trained
     both = save({name: average, "model": weights, "optimizer": states}, tmp_path / "both")
     assert weights_of(both, run) == described(weights)
@@ -134,7 +134,7 @@ def test_cut_averages_go_along(sharded: tuple[Path, dict[str, dict[str, str]]], 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="an optimizer that is not read is not said")
 def test_optimizer_that_is_not_read(trained: Trained, ucprun: Path, tmp_path: Path) -> None:
-    """`optimizer.state_dict()` numbers its parameters: its states stay behind in every target, and that is said."""
+    """`optimizer.state_dict()` numbers its parameters: its states stay behind in every target, with a note."""
     weights, _, _ = trained
     model = build_model(CASE)
     optimizer = build_optimizer(CASE, model)
@@ -149,7 +149,7 @@ def test_optimizer_that_is_not_read(trained: Trained, ucprun: Path, tmp_path: Pa
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="files beside the two folders stay behind, unsaid")
 def test_accelerates_own_files(ucprun: Path, tmp_path: Path) -> None:
-    """`load_state()` of a job with a scheduler fails without `scheduler.bin`: it goes along, or it is said."""
+    """`load_state()` of a job with a scheduler fails without `scheduler.bin`: it goes along, or a note says so."""
     source = FIXTURES / "dcp" / "accelerate_fsdp2" / "checkpoint"
     command = [str(ucprun), "convert", str(source), str(tmp_path / "ours"), "--to", "dcp"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -77,7 +77,7 @@ def swap(folder: Path, one: str, other: str) -> None:
 
 
 def drop(folder: Path, key: str) -> None:
-    """An entry, with all that is said of it."""
+    """Removes an entry, with all of its metadata."""
 
     def change(metadata: Any) -> None:
         del metadata.state_dict_metadata[key], metadata.planner_data[key]
@@ -126,7 +126,7 @@ DAMAGES: dict[str, Callable[[Path, str], None]] = {
     "a hyper-parameter": lambda folder, style: edit(folder, decay(style), "data.pkl", other_decay),
     "no hyper-parameter": lambda folder, style: drop(folder, decay(style)),
 }
-# What `read_flat` alone does not look at.
+# Damage that `read_flat` alone does not see.
 OF_GROUPS = ("a hyper-parameter", "no hyper-parameter")
 # Sums of tensors say nothing of these.
 UNSEEN = {
@@ -158,7 +158,7 @@ def job(judge: str, damage: str, folder: Path = Path()) -> Continuation:
 
 @pytest.fixture(scope="module")
 def continued(copies: dict[tuple[str, str], Path], engines: Engines) -> dict[str, Any]:
-    """What the jobs held that loaded the folders, if they could, and how they trained on."""
+    """The states and losses of the jobs that loaded the folders, if they could."""
     plans = [job(judge, name, copies[style, name]) for judge, style in JUDGES.items() for name in ("", *DAMAGES)]
     return engines.ask(Call(2, continue_from_each, {"continuations": plans}))
 

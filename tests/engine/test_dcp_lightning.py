@@ -24,7 +24,7 @@ JOBS = [(2, "tp", "dcp"), (4, "hsdp", "dcp:fsdp=3")]
 
 @pytest.fixture(scope="module")
 def continued(run: Run, engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the jobs held that loaded the folders, and how they trained on. Lightning's own file is the source's."""
+    """The states and losses of the jobs that loaded the folders. Lightning's own file is the source's."""
     answers: dict[str, Any] = {}
     for ranks in (2, 4):
         plans = []

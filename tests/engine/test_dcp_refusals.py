@@ -135,7 +135,7 @@ def test_degree_that_the_target_has_not(ucprun: Path, tmp_path: Path, degree: st
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="the sentence says what was done")
 def test_accelerates_folder_without_the_model(ucprun: Path, tmp_path: Path) -> None:
-    """Naming the folder around both is no advice for it."""
+    """Naming the folder around both does not help."""
     source = FIXTURES / "dcp" / "accelerate_fsdp2" / "checkpoint"
     copied = Path(shutil.copytree(source, tmp_path / "copied"))
     shutil.rmtree(copied / "pytorch_model_fsdp_0")

@@ -23,7 +23,7 @@ pytest.importorskip("torchtitan", reason="this environment was made without Torc
 NATIVE = "deepspeed:dp=2,zero=1,dtype=fp32"
 OWN = "titan's own"
 
-# What was saved, ranks and parallelism of the job that starts from it, and the way there.
+# The saved checkpoint, ranks and parallelism of the job that starts from it, and the way there.
 JOBS = [
     ("titan", 4, "fsdp2", ("dcp",)),
     ("titan", 2, "tp", ("dcp:fsdp=4",)),
@@ -59,7 +59,7 @@ def converted(run: Run, name: str, ways: tuple[str, ...], place: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def continued(run: Run, engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the jobs held that loaded the folders, and how they trained on: one run of ranks for all of one number."""
+    """The states and losses of the jobs that loaded the folders: one run of ranks for all of one number."""
     answers: dict[str, Any] = {}
     for ranks in (2, 4):
         plans = [

@@ -52,7 +52,7 @@ llvm::Expected<SaveReport> SaveState(FileSystem& files, const JoinedState& state
   execution.ranks = &SingleProcess();
   execution.verify_source_crc = false;  // Memory has none.
   destination.keeps_unfinished = false;
-  destination.io = IoMode::kBuffered;  // What is read is in memory.
+  destination.io = IoMode::kBuffered;  // The source is in memory.
   UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(files, run, destination, std::move(execution), {}));
   return SaveReport{std::move(run), std::move(outcome)};
 }

@@ -215,7 +215,7 @@ class Saver:
         settings.finishes_orphans = on_death == "finish"
 
     def _first_state(self, state: object, optimizer: Any, extra: Mapping[str, object]) -> tuple[Description, bytes]:
-        """What will be saved. An optimizer that has made no step is asked which states it will have."""
+        """Returns the entries to save. An optimizer that has made no step is asked which states it will have."""
         from ucp_checkpoint._saved_dict import describe, pickled
 
         self._dict = self._flatten(extra)
@@ -236,7 +236,7 @@ class Saver:
         root = dict(self._root)
         for name, value in extra.items():
             if name in root:
-                raise failure("usage", f"extra has an entry `{name}`, which the state has, too")
+                raise failure("usage", f"extra has an entry `{name}`, which the state also has")
             root[name] = value.state_dict() if hasattr(value, "state_dict") else value
         return SavedDict(root)
 
@@ -282,7 +282,7 @@ class Saver:
         return saving
 
     def _now(self, extra: Mapping[str, object]) -> tuple[Any, Any, bytes]:
-        """What is new since the last save: the entries, if they are other ones, where they lie, and the values."""
+        """Returns the changes since the last save: entries, if they are other ones, their places, and the values."""
         from ucp_checkpoint._saved_dict import describe, pickled
 
         entries = memory = None

@@ -34,7 +34,7 @@ class Leaf:
     container: Any  # container[place] is the entry.
     place: Any
     value: Any
-    local: torch.Tensor | None = None  # What this rank has of a tensor.
+    local: torch.Tensor | None = None  # The part of a tensor that this rank has.
     address: int = 0
 
 
@@ -100,7 +100,7 @@ class SavedDict:
 
 
 def local_of(key: str, value: Any) -> torch.Tensor:
-    """What this rank has of it; refuses tensors that have no memory of their own numbers."""
+    """Returns this rank's part; refuses tensors that have no memory of their own numbers."""
     if value.is_nested or value.layout is not torch.strided or value.is_quantized:
         kind = "nested" if value.is_nested else "quantized" if value.is_quantized else str(value.layout)
         raise failure("unsupported", f"`{key}` is {kind}; only dense tensors are saved")
@@ -114,7 +114,7 @@ def local_of(key: str, value: Any) -> torch.Tensor:
 
 @dataclass
 class Description:
-    """What the extension module is told of a SavedDict."""
+    """The description of a SavedDict for the extension module."""
 
     entries: list[_ucp.HeldEntry]
     memory: list[list[_ucp.BoxMemory]]

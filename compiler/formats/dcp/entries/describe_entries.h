@@ -14,7 +14,7 @@ namespace ucp::dcp {
 
 struct StateDict {
   std::string name;                          // In messages.
-  std::string origin;                        // The file that values are said to come from.
+  std::string origin;                        // The file that messages give as the origin of values.
   std::span<const Entry> entries;            // In the order of the nested dict, where `has_paths`.
   bool has_paths = false;                    // Else each path is the key alone.
   bool has_two_folders = false;              // Accelerate's.

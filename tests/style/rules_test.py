@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import unittest
 from pathlib import Path
@@ -79,6 +80,7 @@ class CommitRules(unittest.TestCase):
         for title in ("Sync folders before the rename", "commit: ", "commit: sync.", "commit: " + "x" * 65, ": sync"):
             self.assertNotEqual(list(check_commits.problems_of("0123456", title)), [], title)
 
+    @unittest.skipUnless(shutil.which("git"), "git is not here")
     def test_commits_since_a_base(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             self.assertIsNone(check_commits.titles_since(folder, "HEAD"))

@@ -45,4 +45,9 @@ llvm::Expected<Compiled> CompileWholeStates(ReadableFileSystem& files, const Sou
   return CompileInto(target, std::move(source), {.replicas = replicas});
 }
 
+TrainingOfCheckpoint TrainingOf(const Checkpoint& checkpoint) {
+  const TrainingState& training = checkpoint.training;
+  return {SettingsOf(training), training.has_unread_optimizer ? training.absent_optimizer : std::string()};
+}
+
 }  // namespace ucp

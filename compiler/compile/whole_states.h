@@ -3,8 +3,10 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "compiler/compile/compile.h"
+#include "compiler/formats/trained_settings.h"
 
 namespace ucp {
 
@@ -20,5 +22,13 @@ class WholeStates final : public CompileTarget {
 // A checkpoint into these.
 llvm::Expected<Compiled> CompileWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                             ReplicaPolicy replicas = ReplicaPolicy::kCompare);
+
+// The settings with which a checkpoint was trained, and why its optimizer is not read although there is one, as a
+// sentence. For comparisons of checkpoints.
+struct TrainingOfCheckpoint {
+  SettingsOfParameters settings;
+  std::string unread_optimizer;  // Empty: it is read, or there is none.
+};
+TrainingOfCheckpoint TrainingOf(const Checkpoint& checkpoint);
 
 }  // namespace ucp

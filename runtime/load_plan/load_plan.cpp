@@ -36,7 +36,7 @@ llvm::Error CheckRanks(int ranks, int ranks_of_target, const std::string& target
               ranks_of_target, ranks);
 }
 
-// A tensor in several boxes is no rank's: each asks for those that it needs.
+// A tensor in several boxes belongs to all ranks: each asks for the boxes that it needs.
 llvm::Error CheckNotInBoxes(const Plan& plan, const std::string& target) {
   if (plan.target_mesh.Size(kBoxAxis) <= 1) return llvm::Error::success();
   return Fail(ErrorCode::kUnsupported,

@@ -187,10 +187,11 @@ llvm::Expected<SameStates> FindSame(ReadableFileSystem& files, const SameSide& a
   }
   SameStates same = judging.Take();
   for (const SameSide* side : {&a, &b}) {
-    if (side->source.unread_optimizer.empty()) continue;
-    same.differences.push_back(side->source.unread_optimizer + "; so the optimizers cannot be compared");
+    if (side->source.training.unread_optimizer.empty()) continue;
+    same.differences.push_back(side->source.training.unread_optimizer + "; so the optimizers cannot be compared");
   }
-  llvm::append_range(same.differences, CompareSettings(a.name, a.source.settings, b.name, b.source.settings));
+  llvm::append_range(same.differences,
+                     CompareSettings(a.name, a.source.training.settings, b.name, b.source.training.settings));
   return same;
 }
 

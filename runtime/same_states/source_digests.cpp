@@ -22,9 +22,7 @@ llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const
   UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, ranks.rank() == 0 ? make() : PlannedRun{}));
   if (nodes != nullptr) UCP_RETURN_IF_ERROR(nodes->Locate(run.source_folder, run.plan.source.files));
   std::vector<WholeTensor> tensors = WholeTensorsOf(run.plan, checkpoint);
-  const TrainingState& training = checkpoint.training;
-  return WholeStatesRun{std::move(run), std::move(tensors), SettingsOf(training),
-                        training.has_unread_optimizer ? training.absent_optimizer : std::string()};
+  return WholeStatesRun{std::move(run), std::move(tensors), TrainingOf(checkpoint)};
 }
 
 std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& checkpoint) {
@@ -56,8 +54,7 @@ llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const Sou
   ExecutionOptions execution = options;
   UCP_RETURN_IF_ERROR(Agree(ranks, CountResidentMemory(run.plan, nodes, execution)));
   UCP_ASSIGN_OR_RETURN(EngineReport report, Visit(run.plan, run.source_folder, files, execution));
-  return DigestedSource{std::move(whole.run), std::move(whole.tensors), std::move(whole.settings),
-                        std::move(whole.unread_optimizer), std::move(report)};
+  return DigestedSource{std::move(whole.run), std::move(whole.tensors), std::move(whole.training), std::move(report)};
 }
 
 }  // namespace ucp

@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile/compile.h"
+#include "compiler/compile/whole_states.h"
 #include "runtime/difference/pair_states.h"
 #include "runtime/engine/share_run.h"
 #include "runtime/executor/execute.h"
 #include "runtime/peer_files/files_of_all_ranks.h"
-#include "runtime/same_states/same_settings.h"
 
 namespace ucp {
 
@@ -21,10 +20,7 @@ namespace ucp {
 struct WholeStatesRun {
   PlannedRun run;
   std::vector<WholeTensor> tensors;  // Rank 0 alone knows which of them are the model's.
-  // At rank 0:
-  SettingsOfParameters settings;
-  std::string
-      unread_optimizer;  // Why an optimizer that is there is not read, as a sentence; empty: there is none such.
+  TrainingOfCheckpoint training;     // At rank 0.
 };
 llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                                 const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);
@@ -40,8 +36,7 @@ std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& chec
 struct DigestedSource {
   PlannedRun run;
   std::vector<WholeTensor> tensors;  // As above, and so are the next.
-  SettingsOfParameters settings;
-  std::string unread_optimizer;
+  TrainingOfCheckpoint training;
   EngineReport report;  // Rank 0's.
 };
 llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const SourceRequest& request,

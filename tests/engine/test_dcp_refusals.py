@@ -124,7 +124,6 @@ def test_json_escapes_what_a_terminal_obeys(ucprun: Path, tmp_path: Path) -> Non
     assert result.stdout.isascii()
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="degrees that cut nothing are taken")
 @pytest.mark.parametrize("degree", ["dp=2", "pp=2", "ep=2", "sp=2"])
 def test_degree_that_the_target_has_not(ucprun: Path, tmp_path: Path, degree: str) -> None:
     """Whoever says it means something by it."""
@@ -133,7 +132,6 @@ def test_degree_that_the_target_has_not(ucprun: Path, tmp_path: Path, degree: st
     expect_refusal(convert(ucprun, source, output, f"dcp:{degree}"), output, f"`{degree[:2]}`")
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the sentence says what was done")
 def test_accelerates_folder_without_the_model(ucprun: Path, tmp_path: Path) -> None:
     """Naming the folder around both does not help."""
     source = FIXTURES / "dcp" / "accelerate_fsdp2" / "checkpoint"

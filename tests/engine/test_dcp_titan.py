@@ -101,7 +101,6 @@ def test_its_releases_have_the_same_names() -> None:
 
 
 @pytest.mark.parametrize("form", ["titan", "plain"])
-@pytest.mark.xfail(strict=True, raises=dcp.CheckpointException, reason="initial_lr is not written")
 def test_a_job_with_a_schedule_goes_on_from_deepspeed(form: str, run: Run, tmp_path: Path) -> None:
     """A schedule of PyTorch, which TorchTitan always has, puts `initial_lr` into the groups before anything is loaded,
     and DeepSpeed's own schedules do not."""

@@ -1,11 +1,10 @@
-"""`ucp.load` for a job of FSDP: each rank gets the rows that it would hold."""
+"""`ucp.load` to a dcp target: whole tensors, and no boxes of other ranks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import torch
 
 import ucp_checkpoint as ucp
 
@@ -18,17 +17,14 @@ def folder(fixtures: Path) -> Path:
     return fixtures / "dcp" / "fsdp2" / "checkpoint"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="every rank gets the first one's rows")
-def test_rows_of_each_rank(folder: Path) -> None:
-    """ceil(rows / ranks) of them, as FSDP2 deals them."""
-    whole = ucp.load(folder, to="dcp")[TENSOR]["fp32"]
-    parts = [ucp.load(folder, to="dcp:fsdp=2", rank=rank)[TENSOR]["fp32"] for rank in range(2)]
-    assert [part.shape[0] for part in parts] == [7, 6]
-    assert torch.equal(torch.cat(parts), whole)
+def test_boxes_are_refused(folder: Path) -> None:
+    """Each rank of such a job asks for some of them, which is not the first one of each tensor."""
+    with pytest.raises(ucp.Error, match="`dcp:fsdp=2` cuts tensors into boxes") as refused:
+        ucp.load(folder, to="dcp:fsdp=2", rank=1)
+    assert refused.value.code == "unsupported"
 
 
-@pytest.mark.xfail(strict=True, reason="ranks are not counted")
-def test_rank_that_the_job_does_not_have(folder: Path) -> None:
-    """As for a job of DeepSpeed."""
-    with pytest.raises(ucp.Error, match="is a job of 2 ranks, counted from 0"):
-        ucp.load(folder, to="dcp:fsdp=2", rank=2)
+def test_whole_tensors(folder: Path) -> None:
+    """Where each tensor is in one box."""
+    weight = ucp.load(folder, to="dcp")[TENSOR]["fp32"]
+    assert weight.shape[0] == 13

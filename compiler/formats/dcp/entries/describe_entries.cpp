@@ -60,8 +60,11 @@ class Description {
 
   llvm::Error CheckHasModel() const {
     if (!roles_.tensors.empty()) return llvm::Error::success();
-    return Fail(ErrorCode::kUnsupported,
-                "`{}` holds no tensors of a model; of Accelerate's two folders name the one around them", state_.name);
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}` holds no tensors of a model; if it is of Accelerate, there is no `pytorch_model_fsdp_0` in it beside "
+        "`optimizer_0`: name the folder that has both",
+        state_.name);
   }
 
   // Optimizers are found by their names.

@@ -115,7 +115,7 @@ class Composer {
   }
 
   // Schedulers of PyTorch keep the rate that they began with in the groups, and loaders of a job that has one ask for
-  // it. What PyTorch saved has it if its job had one.
+  // it. A folder that PyTorch saved has it if its job had one.
   void AddInitialRate(std::vector<Entry>& entries) {
     if (KeptNamesOf(training_) != nullptr) return;
     const auto find = [&](std::string_view key) {

@@ -1,5 +1,5 @@
 // Whether two checkpoints train their parameters alike: the steps that they counted, and hyper-parameters. Frameworks
-// store other sets of settings, so those count that both have.
+// store other sets of settings, so a setting counts where both checkpoints have it, of some parameter at least.
 #pragma once
 
 #include <map>

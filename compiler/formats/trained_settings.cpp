@@ -1,8 +1,9 @@
-#include "runtime/same_states/same_settings.h"
+#include "compiler/formats/trained_settings.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
 #include <utility>
 
 #include "compiler/formats/pytorch/values/value_access.h"
@@ -29,6 +30,15 @@ std::optional<std::string> TextOf(const pytorch::Value& value) {
 
 // Entries that say which parameters a group has, and how an engine stores them.
 bool IsOfStorage(std::string_view key) { return key.starts_with("param"); }
+
+// Of all parameters together.
+std::set<std::string> KeysOf(const SettingsOfParameters& settings) {
+  std::set<std::string> keys;
+  for (const auto& [parameter, of_parameter] : settings) {
+    for (const auto& [key, value] : of_parameter.hyper_parameters) keys.insert(key);
+  }
+  return keys;
+}
 
 struct Differing {
   std::string parameter;
@@ -67,6 +77,8 @@ SettingsOfParameters SettingsOf(const TrainingState& training) {
 
 std::vector<std::string> CompareSettings(const std::string& a, const SettingsOfParameters& of_a, const std::string& b,
                                          const SettingsOfParameters& of_b) {
+  const std::set<std::string> kept_by_a = KeysOf(of_a);
+  const std::set<std::string> kept_by_b = KeysOf(of_b);
   std::map<std::string, Differing> differing;
   for (const auto& [parameter, in_a] : of_a) {
     const auto found = of_b.find(parameter);
@@ -77,8 +89,13 @@ std::vector<std::string> CompareSettings(const std::string& a, const SettingsOfP
     }
     for (const auto& [key, value] : in_a.hyper_parameters) {
       const auto other = in_b.hyper_parameters.find(key);
-      if (other == in_b.hyper_parameters.end() || other->second == value) continue;
-      NoteDiffering(differing, key, parameter, value, other->second);
+      const bool is_missing = other == in_b.hyper_parameters.end();
+      if (is_missing ? !kept_by_b.contains(key) : other->second == value) continue;
+      NoteDiffering(differing, key, parameter, value, is_missing ? "missing" : other->second);
+    }
+    for (const auto& [key, value] : in_b.hyper_parameters) {
+      if (in_a.hyper_parameters.contains(key) || !kept_by_a.contains(key)) continue;
+      NoteDiffering(differing, key, parameter, "missing", value);
     }
   }
   std::vector<std::string> sentences;

@@ -132,6 +132,7 @@ void AddSettings(nb::module_& module) {
       .def_rw("keep", &SaverSettings::keep)
       .def_rw("timeout_seconds", &SaverSettings::timeout_seconds)
       .def_rw("nice", &SaverSettings::nice)
+      .def_rw("reads_memory", &SaverSettings::reads_memory)
       .def_rw("finishes_orphans", &SaverSettings::finishes_orphans);
 }
 

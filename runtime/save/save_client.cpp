@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <utility>
@@ -60,16 +62,29 @@ llvm::Error SaveClient::Join() {
     return WriterIsGone();
   }
   socket_ = std::move(*socket);
+  UCP_RETURN_IF_ERROR(LetWriterRead());
   UCP_RETURN_IF_ERROR(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kJoin), Encode(join_)));
   join_.abandoned.clear();
   UCP_ASSIGN_OR_RETURN(SocketMessage message, Receive());
   return TakeLayout(std::move(message));
 }
 
+// Where a process may only read the memory of those that allow it (Yama).
+llvm::Error SaveClient::LetWriterRead() {
+  UCP_ASSIGN_OR_RETURN(const SocketMessage hello, Receive());
+  UCP_ASSIGN_OR_RETURN(const std::uint64_t writer, DecodeNumber(hello.bytes));
+  if (!join_.settings.reads_memory) return llvm::Error::success();
+  ::prctl(PR_SET_PTRACER, writer, 0, 0, 0);
+  join_.process = static_cast<std::uint64_t>(::getpid());
+  join_.memories = memories_;
+  return llvm::Error::success();
+}
+
 llvm::Error SaveClient::TakeLayout(SocketMessage message) {
   UCP_ASSIGN_OR_RETURN(LaidOutMessage layout, DecodeLaidOut(message.bytes));
   segment_ = Segment();
-  if (layout.segment_bytes > 0) {
+  is_read_directly_ = layout.segment_bytes > 0 && !message.file.is_open();
+  if (layout.segment_bytes > 0 && !is_read_directly_) {
     UCP_ASSIGN_OR_RETURN(segment_, Segment::Open(message.file.Release(), layout.segment_bytes));
   }
   std::lock_guard lock(mutex_);
@@ -201,6 +216,7 @@ llvm::Error SaveClient::Stage(std::uint64_t number, Save& save) {
   std::vector<StagedCopy> copies;
   bool waits = false;
   for (const StagedBox& box : layout_.boxes) {  // Only this thread changes it.
+    if (is_read_directly_) break;
     const BoxMemory& memory = memories_[box.entry][box.box];
     if (memory.address != nullptr) {
       copies.push_back({&memory, segment_.memory().data() + box.offset});

@@ -25,9 +25,6 @@
 
 namespace ucp {
 
-// Where the boxes of a rank's HeldState lie, by entry and box.
-using BoxMemories = std::vector<std::vector<BoxMemory>>;
-
 struct SaveCall {
   std::string path;
   std::string tag;
@@ -84,6 +81,7 @@ class SaveClient {
   explicit SaveClient(unsigned threads) : threads_(threads) {}
   [[nodiscard]] llvm::Error Start(Communicator& ranks, const std::string& program);
   [[nodiscard]] llvm::Error Join();
+  [[nodiscard]] llvm::Error LetWriterRead();
   [[nodiscard]] llvm::Error TakeLayout(SocketMessage message);
   void Run();
   [[nodiscard]] llvm::Error RunSave(std::uint64_t number, Save& save);
@@ -100,6 +98,7 @@ class SaveClient {
   std::optional<WriterProcess> writer_;  // Of rank 0, which has started it.
   Segment segment_;
   BoxMemories memories_;
+  bool is_read_directly_ = false;  // Nothing is staged: the writer reads this process's memory.
 
   mutable std::mutex mutex_;  // Protects what follows.
   std::condition_variable changed_;

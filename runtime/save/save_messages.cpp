@@ -20,6 +20,45 @@ std::vector<std::string> ReadTexts(wire::ByteReader& reader) {
   return texts;
 }
 
+void AddNumbers(wire::ByteWriter& writer, const std::vector<std::int64_t>& numbers) {
+  writer.Add(std::uint64_t{numbers.size()});
+  for (const std::int64_t number : numbers) writer.Add(static_cast<std::uint64_t>(number));
+}
+
+std::vector<std::int64_t> ReadNumbers(wire::ByteReader& reader) {
+  std::vector<std::int64_t> numbers(reader.Count());
+  for (std::int64_t& number : numbers) number = static_cast<std::int64_t>(reader.Number());
+  return numbers;
+}
+
+void AddMemories(wire::ByteWriter& writer, const BoxMemories& memories) {
+  writer.Add(std::uint64_t{memories.size()});
+  for (const std::vector<BoxMemory>& of_entry : memories) {
+    writer.Add(std::uint64_t{of_entry.size()});
+    for (const BoxMemory& box : of_entry) {
+      writer.Add(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(box.address)));
+      writer.Add(static_cast<std::uint64_t>(box.item_bytes));
+      AddNumbers(writer, box.sizes);
+      AddNumbers(writer, box.strides);
+    }
+  }
+}
+
+BoxMemories ReadMemories(wire::ByteReader& reader) {
+  BoxMemories memories(reader.Count());
+  for (std::vector<BoxMemory>& of_entry : memories) {
+    of_entry.resize(reader.Count());
+    for (BoxMemory& box : of_entry) {
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): of another process, and never followed here.
+      box.address = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(reader.Number()));
+      box.item_bytes = static_cast<std::int64_t>(reader.Number());
+      box.sizes = ReadNumbers(reader);
+      box.strides = ReadNumbers(reader);
+    }
+  }
+  return memories;
+}
+
 SaverSettings ReadSettings(std::string_view bytes) {
   wire::ByteReader reader(bytes);
   SaverSettings settings;
@@ -37,6 +76,7 @@ SaverSettings ReadSettings(std::string_view bytes) {
   settings.keep = reader.Number();
   settings.timeout_seconds = std::bit_cast<double>(reader.Number());
   settings.nice = static_cast<int>(reader.Number());
+  settings.reads_memory = reader.Number() != 0;
   settings.finishes_orphans = reader.Number() != 0;
   return settings;
 }
@@ -59,6 +99,7 @@ std::string Encode(const SaverSettings& settings) {
   writer.Add(settings.keep);
   writer.Add(std::bit_cast<std::uint64_t>(settings.timeout_seconds));
   writer.Add(static_cast<std::uint64_t>(settings.nice));
+  writer.Add(std::uint64_t{settings.reads_memory});
   writer.Add(std::uint64_t{settings.finishes_orphans});
   return writer.bytes();
 }
@@ -70,6 +111,8 @@ std::string Encode(const JoinMessage& message) {
   writer.Add(std::string_view(Encode(message.settings)));
   writer.Add(std::string_view(Encode(message.state)));
   writer.Add(std::string_view(message.values));
+  writer.Add(message.process);
+  AddMemories(writer, message.memories);
   writer.Add(std::string_view(message.abandoned));
   return writer.bytes();
 }
@@ -82,6 +125,8 @@ llvm::Expected<JoinMessage> DecodeJoin(std::string_view bytes) {
   message.settings = ReadSettings(reader.Text());
   UCP_ASSIGN_OR_RETURN(message.state, DecodeHeldState(reader.Text()));
   message.values = reader.Text();
+  message.process = reader.Number();
+  message.memories = ReadMemories(reader);
   message.abandoned = reader.Text();
   if (!reader.is_at_end() || message.rank < 0 || message.rank >= message.ranks) return Damaged();
   return message;

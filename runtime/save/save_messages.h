@@ -1,13 +1,12 @@
 // The messages between a rank and the writer (message_socket.h):
 //
+//   writer    kHello           the number of its process
 //   rank      JoinMessage      to a writer that has just begun: what it holds, and the settings of its Saver
-//   writer    LaidOutMessage   with the rank's segment; again when a state has changed its shape
-//   rank      SaveMessage      a save: its path, the values
-//   writer    kBegin           all ranks have called, and nobody reads the segments: stage now
-//   rank      kStaged          the segment holds the state
-//   writer    DoneMessage      the checkpoint is at its path
-//   writer    FailedMessage    in place of any of the writer's; to a JoinMessage it is the last one
-//   rank      kLeave           no more saves
+//   writer    LaidOutMessage   with the rank's segment, unless its memory is read; again when a state has changed its
+//   shape rank      SaveMessage      a save: its path, the values writer    kBegin           all ranks have called, and
+//   nobody reads the segments: stage now rank      kStaged          the segment holds the state writer    DoneMessage
+//   the checkpoint is at its path writer    FailedMessage    in place of any of the writer's; to a JoinMessage it is
+//   the last one rank      kLeave           no more saves
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -20,10 +19,11 @@
 #include "compiler/support/error.h"
 #include "runtime/job_state/job_state.h"
 #include "runtime/jobs/save/save.h"
+#include "runtime/save/stage.h"
 
 namespace ucp {
 
-enum class SaveMessageKind : std::uint64_t { kJoin, kLaidOut, kSave, kBegin, kStaged, kDone, kFailed, kLeave };
+enum class SaveMessageKind : std::uint64_t { kHello, kJoin, kLaidOut, kSave, kBegin, kStaged, kDone, kFailed, kLeave };
 
 // The settings of a Saver, the same on all ranks.
 struct SaverSettings {
@@ -33,6 +33,7 @@ struct SaverSettings {
   std::uint64_t keep = 0;                                 // The newest so many of its checkpoints; 0: all.
   double timeout_seconds = 600;  // In which all ranks must have called, once one has; and staged, once all have.
   int nice = 0;                  // Added to the writer's niceness.
+  bool reads_memory = false;     // The ranks wait for each save: the writer may read their memory itself.
   bool finishes_orphans = true;  // A save that was staged is written even if the job has died.
 };
 
@@ -41,7 +42,9 @@ struct JoinMessage {
   int ranks = 1;
   SaverSettings settings;
   HeldState state;
-  std::string values;     // As in SaveMessage, for the first plan.
+  std::string values;         // As in SaveMessage, for the first plan.
+  std::uint64_t process = 0;  // With `reads_memory`, and so is the next.
+  BoxMemories memories;
   std::string abandoned;  // The path of a save during which an earlier writer died: what that left there is removed.
 };
 
@@ -79,7 +82,7 @@ std::string Encode(const LaidOutMessage& message);
 std::string Encode(const SaveMessage& message);
 std::string Encode(const DoneMessage& message);
 std::string Encode(const FailedMessage& message);
-std::string EncodeNumber(std::uint64_t number);  // Of kBegin and kStaged.
+std::string EncodeNumber(std::uint64_t number);  // Of kHello, kBegin and kStaged.
 // All that must be the same on all ranks.
 std::string Encode(const SaverSettings& settings);
 

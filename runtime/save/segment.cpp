@@ -10,11 +10,17 @@
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
 #include "compiler/support/units.h"
+#include "runtime/save/available_memory.h"
 
 namespace ucp {
 
 llvm::Expected<Segment> Segment::Create(std::uint64_t bytes) {
   if (bytes == 0) return Segment();
+  // Else the system would find out by ending processes.
+  if (const std::uint64_t available = AvailableMemory(); bytes > available) {
+    return Fail(ErrorCode::kMemory, "a rank's state takes {} of shared memory, and {} of memory are available",
+                HumanBytes(bytes), HumanBytes(available));
+  }
   const int descriptor = ::memfd_create("ucp-save", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) {
     return Fail(ErrorCode::kMemory, "shared memory cannot be made (memfd_create): {}", SystemReason(errno));

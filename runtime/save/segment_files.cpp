@@ -9,35 +9,39 @@ namespace ucp {
 
 class SegmentFiles::File : public ReadableFile {
  public:
-  File(std::string path, std::span<const std::byte> memory) : path_(std::move(path)), memory_(memory) {}
+  File(std::string path, const Content& content) : path_(std::move(path)), content_(content) {}
 
   const std::string& path() const override { return path_; }
-  std::uint64_t bytes() const override { return memory_.size(); }
+  std::uint64_t bytes() const override { return content_.bytes; }
   llvm::Error ReadAt(std::uint64_t offset, std::span<std::byte> buffer) const override {
-    if (offset > memory_.size() || buffer.size() > memory_.size() - offset) {
-      return Fail(ErrorCode::kBadData, "`{}` ends at byte {}, before {}", path_, memory_.size(),
-                  offset + buffer.size());
+    if (offset > bytes() || buffer.size() > bytes() - offset) {
+      return Fail(ErrorCode::kBadData, "`{}` ends at byte {}, before {}", path_, bytes(), offset + buffer.size());
     }
-    if (!buffer.empty()) std::memcpy(buffer.data(), memory_.data() + offset, buffer.size());
+    if (content_.remote != nullptr) return content_.remote->Read(offset, buffer);
+    if (!buffer.empty()) std::memcpy(buffer.data(), content_.memory.data() + offset, buffer.size());
     return llvm::Error::success();
   }
 
  private:
   const std::string path_;
-  const std::span<const std::byte> memory_;
+  const Content content_;
 };
 
 void SegmentFiles::Add(const std::string& name, std::span<const std::byte> memory) {
-  memory_.insert_or_assign(JoinPath(folder_, name), memory);
+  contents_.insert_or_assign(JoinPath(folder_, name), Content{memory.size(), memory, nullptr});
 }
 
-const std::span<const std::byte>* SegmentFiles::Find(const std::string& path) const {
-  const auto found = memory_.find(path);
-  return found == memory_.end() ? nullptr : &found->second;
+void SegmentFiles::Add(const std::string& name, const RemoteMemory& memory, std::uint64_t bytes) {
+  contents_.insert_or_assign(JoinPath(folder_, name), Content{bytes, {}, &memory});
+}
+
+const SegmentFiles::Content* SegmentFiles::Find(const std::string& path) const {
+  const auto found = contents_.find(path);
+  return found == contents_.end() ? nullptr : &found->second;
 }
 
 llvm::Expected<std::unique_ptr<ReadableFile>> SegmentFiles::OpenForReading(const std::string& path) {
-  if (const auto* memory = Find(path)) return std::make_unique<File>(path, *memory);
+  if (const Content* content = Find(path)) return std::make_unique<File>(path, *content);
   return files().OpenForReading(path);
 }
 
@@ -47,11 +51,11 @@ llvm::Expected<PathKind> SegmentFiles::Kind(const std::string& path) {
 }
 
 llvm::Expected<FileStatus> SegmentFiles::Status(const std::string& path) {
-  const auto* memory = Find(path);
-  if (memory == nullptr) return files().Status(path);
+  const Content* content = Find(path);
+  if (content == nullptr) return files().Status(path);
   FileStatus status;
   status.kind = PathKind::kFile;
-  status.bytes = memory->size();
+  status.bytes = content->bytes;
   return status;
 }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 
+#include "runtime/save/remote_memory.h"
 #include "runtime/storage/forwarding_file_system.h"
 
 namespace ucp {
@@ -17,17 +19,23 @@ class SegmentFiles : public ForwardingFileSystem {
 
   // The memory must stay; its content may change while nobody reads it.
   void Add(const std::string& name, std::span<const std::byte> memory);
+  void Add(const std::string& name, const RemoteMemory& memory, std::uint64_t bytes);
 
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
   llvm::Expected<PathKind> Kind(const std::string& path) override;
   llvm::Expected<FileStatus> Status(const std::string& path) override;
 
  private:
+  struct Content {
+    std::uint64_t bytes = 0;
+    std::span<const std::byte> memory;
+    const RemoteMemory* remote = nullptr;  // In place of `memory`.
+  };
   class File;
-  const std::span<const std::byte>* Find(const std::string& path) const;
+  const Content* Find(const std::string& path) const;
 
   const std::string folder_;
-  std::map<std::string, std::span<const std::byte>> memory_;  // By the whole path.
+  std::map<std::string, Content> contents_;  // By the whole path.
 };
 
 }  // namespace ucp

@@ -1,5 +1,4 @@
-// A box is rows of bytes that are contiguous in its memory: as many of its inner dimensions as lie one behind the other
-// are one row. Rows are copied in pieces of about kPieceBytes.
+// Rows of boxes are copied in pieces of about kPieceBytes.
 #include "runtime/save/stage.h"
 
 #include <algorithm>
@@ -10,44 +9,13 @@ namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
 
-struct Rows {
-  std::uint64_t row_bytes = 0;
-  std::uint64_t count = 1;
-  std::size_t outer = 0;  // How many dimensions count rows.
-};
-
-Rows RowsOf(const BoxMemory& box) {
-  Rows rows;
-  std::int64_t contiguous = 1;
-  std::size_t outer = box.sizes.size();
-  while (outer > 0 && (box.sizes[outer - 1] == 1 || box.strides[outer - 1] == contiguous)) {
-    contiguous *= box.sizes[--outer];
-  }
-  rows.outer = outer;
-  rows.row_bytes = static_cast<std::uint64_t>(contiguous * box.item_bytes);
-  for (std::size_t d = 0; d < outer; ++d) rows.count *= static_cast<std::uint64_t>(box.sizes[d]);
-  return rows;
-}
-
-// The element at which a row begins.
-std::int64_t BeginOfRow(const BoxMemory& box, std::size_t outer, std::uint64_t row) {
-  std::int64_t element = 0;
-  for (std::size_t d = outer; d-- > 0;) {
-    const auto size = static_cast<std::uint64_t>(box.sizes[d]);
-    element += static_cast<std::int64_t>(row % size) * box.strides[d];
-    row /= size;
-  }
-  return element;
-}
-
 // Bytes [begin, end) of a staged box.
-void CopyPiece(const StagedCopy& copy, const Rows& rows, std::uint64_t begin, std::uint64_t end) {
+void CopyPiece(const StagedCopy& copy, const BoxRows& rows, std::uint64_t begin, std::uint64_t end) {
   while (begin < end) {
     const std::uint64_t row = begin / rows.row_bytes;
     const std::uint64_t within = begin % rows.row_bytes;
     const std::uint64_t bytes = std::min(rows.row_bytes - within, end - begin);
-    const std::byte* from = copy.from->address + BeginOfRow(*copy.from, rows.outer, row) * copy.from->item_bytes;
-    std::memcpy(copy.to + begin, from + within, bytes);
+    std::memcpy(copy.to + begin, BeginOfRow(*copy.from, rows, row) + within, bytes);
     begin += bytes;
   }
 }
@@ -60,8 +28,31 @@ struct Piece {
 
 }  // namespace
 
+BoxRows RowsOf(const BoxMemory& box) {
+  BoxRows rows;
+  std::int64_t contiguous = 1;
+  std::size_t outer = box.sizes.size();
+  while (outer > 0 && (box.sizes[outer - 1] == 1 || box.strides[outer - 1] == contiguous)) {
+    contiguous *= box.sizes[--outer];
+  }
+  rows.outer = outer;
+  rows.row_bytes = static_cast<std::uint64_t>(contiguous * box.item_bytes);
+  for (std::size_t d = 0; d < outer; ++d) rows.count *= static_cast<std::uint64_t>(box.sizes[d]);
+  return rows;
+}
+
+const std::byte* BeginOfRow(const BoxMemory& box, const BoxRows& rows, std::uint64_t row) {
+  std::int64_t element = 0;
+  for (std::size_t d = rows.outer; d-- > 0;) {
+    const auto size = static_cast<std::uint64_t>(box.sizes[d]);
+    element += static_cast<std::int64_t>(row % size) * box.strides[d];
+    row /= size;
+  }
+  return box.address + element * box.item_bytes;
+}
+
 llvm::Error StageBoxes(std::span<const StagedCopy> copies, const ParallelOptions& options) {
-  std::vector<Rows> rows;
+  std::vector<BoxRows> rows;
   std::vector<Piece> pieces;
   std::vector<std::size_t> begins;  // Of pieces that are one item of work: small boxes go together.
   std::uint64_t bytes_of_item = kPieceBytes;

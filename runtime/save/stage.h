@@ -20,6 +20,19 @@ struct BoxMemory {
   std::vector<std::int64_t> strides;  // In elements, one for each dimension.
 };
 
+// Where the boxes of a rank's state lie, by entry and box.
+using BoxMemories = std::vector<std::vector<BoxMemory>>;
+
+// A box as rows of bytes that are contiguous in its memory: as many of its inner dimensions as lie one behind the other
+// are one row.
+struct BoxRows {
+  std::uint64_t row_bytes = 0;
+  std::uint64_t count = 1;
+  std::size_t outer = 0;  // How many dimensions count rows.
+};
+BoxRows RowsOf(const BoxMemory& box);
+const std::byte* BeginOfRow(const BoxMemory& box, const BoxRows& rows, std::uint64_t row);
+
 // A box to stage, and where to.
 struct StagedCopy {
   const BoxMemory* from = nullptr;

@@ -23,6 +23,14 @@
 namespace ucp {
 namespace {
 
+// Of every box that the rank is to stage.
+bool HasMemories(const BoxMemories& memories, const RankShare& share) {
+  return std::ranges::all_of(share.boxes, [&](const StagedBox& box) {
+    return box.bytes == 0 || (box.entry < memories.size() && box.box < memories[box.entry].size() &&
+                              memories[box.entry][box.box].address != nullptr);
+  });
+}
+
 // Where the save is that ranks have called.
 enum class Stage { kIdle, kCalling, kStaging, kWriting };
 
@@ -69,9 +77,7 @@ class Writer {
     for (const WriterRank& rank : ranks_.all) states.push_back(rank.state);
     UCP_ASSIGN_OR_RETURN(joined_, JoinStates(states));
     for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
-      Segment& segment = ranks_.all[number].segment;
-      segment = Segment();  // Of an earlier layout: its memory may be needed.
-      UCP_ASSIGN_OR_RETURN(segment, Segment::Create(joined_.ranks[number].bytes));
+      UCP_RETURN_IF_ERROR(GiveMemory(ranks_.all[number], joined_.ranks[number]));
     }
     AddFiles();
     SaveRequest request = ranks_.settings.request;
@@ -88,10 +94,27 @@ class Writer {
     return llvm::Error::success();
   }
 
+  // A segment, unless the rank's own memory can be read.
+  llvm::Error GiveMemory(WriterRank& rank, const RankShare& share) const {
+    rank.segment = Segment();  // Of an earlier layout: its memory may be needed.
+    rank.remote = nullptr;
+    if (ranks_.settings.reads_memory && HasMemories(rank.memories, share)) {
+      rank.remote = std::make_unique<RemoteMemory>(static_cast<pid_t>(rank.process), share.boxes, rank.memories);
+      if (rank.remote->IsReadable()) return llvm::Error::success();
+      rank.remote = nullptr;
+    }
+    UCP_ASSIGN_OR_RETURN(rank.segment, Segment::Create(share.bytes));
+    return llvm::Error::success();
+  }
+
   void AddFiles() {
     for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
       const WriterRank& rank = ranks_.all[number];
-      files_.Add(SegmentName(number), rank.segment.memory());
+      if (rank.remote != nullptr) {
+        files_.Add(SegmentName(number), *rank.remote, joined_.ranks[number].bytes);
+      } else {
+        files_.Add(SegmentName(number), rank.segment.memory());
+      }
       files_.Add(ValuesName(number), std::as_bytes(std::span<const char>(rank.values)));
     }
   }

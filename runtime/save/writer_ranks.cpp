@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <llvm/ADT/STLExtras.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,6 +22,8 @@ constexpr std::size_t kMostNamed = 8;     // Ranks in a message.
 // The rank that came.
 llvm::Expected<std::size_t> Join(MessageSocket socket, WriterRanks& ranks) {
   UCP_RETURN_IF_ERROR(socket.LimitWaiting(kSecondsToConnect));
+  const auto process = static_cast<std::uint64_t>(::getpid());
+  UCP_RETURN_IF_ERROR(socket.Send(static_cast<std::uint64_t>(SaveMessageKind::kHello), EncodeNumber(process)));
   UCP_ASSIGN_OR_RETURN(const SocketMessage message, socket.Receive());
   UCP_ASSIGN_OR_RETURN(JoinMessage join, DecodeJoin(message.bytes));
   if (ranks.all.empty()) {
@@ -36,6 +39,8 @@ llvm::Expected<std::size_t> Join(MessageSocket socket, WriterRanks& ranks) {
   rank.socket = std::move(socket);
   rank.state = std::move(join.state);
   rank.values = std::move(join.values);
+  rank.process = join.process;
+  rank.memories = std::move(join.memories);
   rank.abandoned = std::move(join.abandoned);
   if (Encode(join.settings) == Encode(ranks.settings)) return number;
   rank.gone = "its settings of the saver are others than those of the first rank that came";

@@ -6,11 +6,14 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/save/message_socket.h"
+#include "runtime/save/remote_memory.h"
 #include "runtime/save/save_messages.h"
 #include "runtime/save/segment.h"
 
@@ -22,7 +25,10 @@ struct WriterRank {
   std::string values;
   std::string abandoned;  // As in JoinMessage.
   Segment segment;
-  std::optional<SaveMessage> called;  // The save that it has asked for, until that ends.
+  std::uint64_t process = 0;  // As in JoinMessage, and so is the next.
+  BoxMemories memories;
+  std::unique_ptr<RemoteMemory> remote;  // In place of `segment`, where the memory itself is read.
+  std::optional<SaveMessage> called;     // The save that it has asked for, until that ends.
   bool has_staged = false;
   std::string gone;  // Why it no longer takes part; empty: it does.
 };

@@ -128,6 +128,8 @@ class Saver:
     (DTensors) or all of them. `to` is any target of `ucp.convert`. All ranks then make the same calls of save().
     """
 
+    _reads_memory = False  # Whether each save is waited for, so that it needs no copy.
+
     def __init__(
         self,
         state: object,
@@ -213,6 +215,7 @@ class Saver:
         if on_death not in ("finish", "drop"):
             raise failure("usage", f'on_death is "finish" or "drop", not {_arguments.shown(on_death)}')
         settings.finishes_orphans = on_death == "finish"
+        settings.reads_memory = self._reads_memory
 
     def _first_state(self, state: object, optimizer: Any, extra: Mapping[str, object]) -> tuple[Description, bytes]:
         """Returns the entries to save. An optimizer that has made no step is asked which states it will have."""
@@ -380,11 +383,17 @@ def _without_gradients(optimizer: torch.optim.Optimizer, work: Any) -> None:
             parameter.grad = gradient
 
 
+class _OneSave(Saver):
+    """The job waits for it."""
+
+    _reads_memory = True
+
+
 def save(state: object, path: Path, optimizer: torch.optim.Optimizer | None = None, **settings: Any) -> dict[str, Any]:
     """Saves the state of a job at once: a Saver for one save. All ranks call it.
 
     Takes the arguments of Saver() and of Saver.save(). Returns what `ucprun convert --json` prints of a conversion.
     """
     of_save = {name: settings.pop(name) for name in ("extra", "tag", "force") if name in settings}
-    with Saver(state, optimizer, extra=of_save.get("extra"), **settings) as saver:
+    with _OneSave(state, optimizer, extra=of_save.get("extra"), **settings) as saver:
         return saver.save(path, **of_save).result()

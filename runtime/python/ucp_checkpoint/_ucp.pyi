@@ -279,6 +279,7 @@ class SaverSettings:
     keep: int
     timeout_seconds: float
     nice: int
+    reads_memory: bool
     finishes_orphans: bool
     def __init__(self) -> None: ...
 

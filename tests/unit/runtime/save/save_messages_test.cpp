@@ -1,0 +1,95 @@
+// The messages of ranks and writer, as bytes.
+#include "runtime/save/save_messages.h"
+
+#include <gtest/gtest.h>
+
+namespace ucp {
+namespace {
+
+SaverSettings Settings() {
+  SaverSettings settings;
+  settings.request.target = "dcp:style=titan";
+  settings.request.source.spec = "llama";
+  settings.request.source.set = {"layers=4"};
+  settings.request.settings.keep_opaque = {"a.B"};
+  settings.threads = 3;
+  settings.keep = 2;
+  settings.timeout_seconds = 1.5;
+  settings.nice = 7;
+  settings.finishes_orphans = false;
+  return settings;
+}
+
+template <typename Message, typename Decode>
+void ExpectNoPrefix(const Message& message, Decode decode) {
+  const std::string bytes = Encode(message);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    auto read = decode(std::string_view(bytes).substr(0, size));
+    ASSERT_FALSE(static_cast<bool>(read)) << size;
+    llvm::consumeError(read.takeError());
+  }
+}
+
+TEST(SaveMessagesTest, Join) {
+  const JoinMessage message{1,
+                            4,
+                            Settings(),
+                            {{"w", {"w"}, true, DType::kInt8, {2}, {{{0}, {2}}}}},
+                            "values",
+                            77,
+                            {{{nullptr, 4, {2}, {1}}}},
+                            "/a/b"};
+  llvm::Expected<JoinMessage> read = DecodeJoin(Encode(message));
+  ASSERT_TRUE(static_cast<bool>(read));
+  EXPECT_EQ(read->rank, 1);
+  EXPECT_EQ(read->ranks, 4);
+  EXPECT_EQ(Encode(read->settings), Encode(Settings()));
+  EXPECT_EQ(read->settings.request.target, "dcp:style=titan");
+  EXPECT_EQ(read->settings.timeout_seconds, 1.5);
+  EXPECT_FALSE(read->settings.finishes_orphans);
+  EXPECT_EQ(read->state, message.state);
+  EXPECT_EQ(read->values, "values");
+  EXPECT_EQ(read->abandoned, "/a/b");
+  ExpectNoPrefix(message, DecodeJoin);
+}
+
+TEST(SaveMessagesTest, ARankThatTheJobHasNot) {
+  llvm::Expected<JoinMessage> read = DecodeJoin(Encode(JoinMessage{4, 4, {}, {}, {}, 0, {}, {}}));
+  ASSERT_FALSE(static_cast<bool>(read));
+  llvm::consumeError(read.takeError());
+}
+
+TEST(SaveMessagesTest, LaidOut) {
+  const LaidOutMessage message{{{1, 2, 64, 8}}, {3}, 128, "{}"};
+  llvm::Expected<LaidOutMessage> read = DecodeLaidOut(Encode(message));
+  ASSERT_TRUE(static_cast<bool>(read));
+  EXPECT_EQ(read->boxes, message.boxes);
+  EXPECT_EQ(read->values, message.values);
+  EXPECT_EQ(read->segment_bytes, 128U);
+  EXPECT_EQ(read->plan, "{}");
+  ExpectNoPrefix(message, DecodeLaidOut);
+}
+
+TEST(SaveMessagesTest, SaveDoneAndFailed) {
+  SaveMessage save{5, "/out/step-5", "step-5", true, "values", "a problem", true, {{"w", {"w"}, false, {}, {}, {}}}};
+  llvm::Expected<SaveMessage> read = DecodeSave(Encode(save));
+  ASSERT_TRUE(static_cast<bool>(read));
+  EXPECT_EQ(read->number, 5U);
+  EXPECT_EQ(read->path, save.path);
+  EXPECT_EQ(read->tag, save.tag);
+  EXPECT_TRUE(read->force);
+  EXPECT_EQ(read->problem, "a problem");
+  EXPECT_EQ(read->state, save.state);
+  ExpectNoPrefix(save, DecodeSave);
+  save.has_state = false;
+  EXPECT_TRUE(DecodeSave(Encode(save))->state.empty());
+  EXPECT_EQ(DecodeDone(Encode(DoneMessage{6, "{}"}))->report, "{}");
+  llvm::Expected<FailedMessage> failed = DecodeFailed(Encode(FailedMessage{7, ErrorCode::kMemory, "no room"}));
+  ASSERT_TRUE(static_cast<bool>(failed));
+  EXPECT_EQ(failed->code, ErrorCode::kMemory);
+  EXPECT_EQ(failed->message, "no room");
+  EXPECT_EQ(*DecodeNumber(EncodeNumber(8)), 8U);
+}
+
+}  // namespace
+}  // namespace ucp

@@ -1,0 +1,58 @@
+// Memory that two mappings share, and files in it.
+#include "runtime/save/segment.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "compiler/support/error.h"
+#include "runtime/save/segment_files.h"
+
+namespace ucp {
+namespace {
+
+TEST(SegmentTest, TwoMappingsAreOneMemory) {
+  llvm::Expected<Segment> made = Segment::Create(10000);
+  ASSERT_TRUE(static_cast<bool>(made));
+  llvm::Expected<Segment> other = Segment::Open(::dup(made->descriptor()), 10000);
+  ASSERT_TRUE(static_cast<bool>(other));
+  made->memory()[9999] = std::byte{7};
+  EXPECT_EQ(other->memory()[9999], std::byte{7});
+  EXPECT_NE(::ftruncate(made->descriptor(), 100), 0);  // It is sealed: no reader is killed by SIGBUS.
+}
+
+TEST(SegmentTest, OfNothing) {
+  llvm::Expected<Segment> made = Segment::Create(0);
+  ASSERT_TRUE(static_cast<bool>(made));
+  EXPECT_TRUE(made->memory().empty());
+  EXPECT_EQ(made->descriptor(), -1);
+}
+
+TEST(SegmentTest, MoreThanThereIs) {
+  llvm::Expected<Segment> made = Segment::Create(std::uint64_t{1} << 50);
+  ASSERT_FALSE(static_cast<bool>(made));
+  const FailureText failure = TakeFailure(made.takeError());
+  EXPECT_EQ(failure.code, ErrorCode::kMemory);
+  EXPECT_NE(failure.message.find("takes 1.13 PB of shared memory, and "), std::string::npos) << failure.message;
+}
+
+TEST(SegmentFilesTest, BesideOthers) {
+  SegmentFiles files(RealFileSystem(), "/dev/null/job");
+  const std::string text = "0123456789";
+  files.Add("rank_0", std::as_bytes(std::span(text)));
+  llvm::Expected<std::unique_ptr<ReadableFile>> file = files.OpenForReading("/dev/null/job/rank_0");
+  ASSERT_TRUE(static_cast<bool>(file));
+  EXPECT_EQ((*file)->bytes(), 10U);
+  std::string read(4, '\0');
+  ASSERT_FALSE(static_cast<bool>((*file)->ReadAt(6, std::as_writable_bytes(std::span(read)))));
+  EXPECT_EQ(read, "6789");
+  llvm::Error beyond = (*file)->ReadAt(7, std::as_writable_bytes(std::span(read)));
+  EXPECT_EQ(TakeFailure(std::move(beyond)).code, ErrorCode::kBadData);
+  EXPECT_EQ(*files.Kind("/dev/null/job/rank_0"), PathKind::kFile);
+  EXPECT_EQ(*files.Kind("/"), PathKind::kDirectory);
+  EXPECT_EQ(files.Status("/dev/null/job/rank_0")->bytes, 10U);
+}
+
+}  // namespace
+}  // namespace ucp

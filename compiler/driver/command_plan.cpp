@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <memory>
+#include <thread>
 
 #include "compiler/catalogue/find_strategy.h"
 #include "compiler/command_line/command_line.h"
@@ -56,6 +58,12 @@ llvm::Expected<Compiled> CompileFrom(ReadableFileSystem& files, const CompileReq
   return CompileBound(files, request, std::move(source));
 }
 
+// Those of the processors that this process may use. More than a few find nothing to do but reading headers.
+unsigned ThreadsToPlan() {
+  constexpr unsigned kMostThreads = 16;
+  return std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads);
+}
+
 // Where the plan goes, if anywhere.
 llvm::Expected<std::optional<OutputPlace>> PlaceOf(const PlanOptions& options) {
   if (options.output.empty()) return std::nullopt;
@@ -73,6 +81,7 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   request.target = options.target;
   request.settings = options.target_options;
   request.replicas = options.replicas;
+  request.threads = request.source.threads = ThreadsToPlan();
   UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(files, request.source.path, request.source.spec));
   UCP_ASSIGN_OR_RETURN(CostQuestion question, QuestionOf(options, is_strategy));
   UCP_ASSIGN_OR_RETURN(PlanInputs inputs, ReadInputs(files, request));

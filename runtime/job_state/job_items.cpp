@@ -41,7 +41,6 @@ llvm::Expected<std::unique_ptr<JobItems>> JobItems::Make(const JoinedState& stat
       dcp::ItemTensor& tensor = items->tensors_[&chunk];
       tensor.dtype = entry.dtype;
       tensor.sizes.assign(chunk.sizes.begin(), chunk.sizes.end());
-      tensor.record_begin = chunk.place.offset;
       tensor.record_bytes = chunk.place.bytes;
     }
   }
@@ -54,6 +53,10 @@ llvm::Expected<std::unique_ptr<JobItems>> JobItems::Make(const JoinedState& stat
     }
   }
   return items;
+}
+
+Record JobItems::record(const dcp::Chunk& chunk) const {
+  return {segments_[chunk.place.file], chunk.place.offset, chunk.place.bytes, {}};
 }
 
 llvm::Error JobItems::OpenValues(std::size_t rank) {
@@ -92,15 +95,15 @@ llvm::Expected<pytorch::ValuePtr> JobItems::KeepTensor(const dcp::Entry& entry) 
     Buffer buffer;
     buffer.dtype = entry.dtype;
     buffer.part_elements = static_cast<std::int64_t>(tensor.record_bytes) / ItemBytes(entry.dtype);
-    const RecordId record = storage_.Add(Record{file(chunk), tensor.record_begin, tensor.record_bytes, {}});
-    buffer.parts.push_back({record, 0, buffer.part_elements});
+    const RecordId of_chunk = storage_.Add(record(chunk));
+    buffer.parts.push_back({of_chunk, 0, buffer.part_elements});
     const BufferSetId states = storage_.Add(BufferSet{{kWeightState, storage_.Add(std::move(buffer))}});
     const std::string key = AddTensor(
         training_, LargeTensor{fmt::format("{} of the job", entry.key), entry.dtype, entry.shape, {}, states, 0});
     return pytorch::MakeWholeTensor(key, entry.dtype, entry.shape);
   }
   std::string bytes(tensor.record_bytes, '\0');
-  UCP_RETURN_IF_ERROR(open_[chunk.place.file]->ReadAt(tensor.record_begin, std::as_writable_bytes(std::span(bytes))));
+  UCP_RETURN_IF_ERROR(open_[chunk.place.file]->ReadAt(chunk.place.offset, std::as_writable_bytes(std::span(bytes))));
   auto [known, is_new] = small_tensor_keys_.try_emplace(fmt::format("{} {}", Name(entry.dtype), bytes));
   if (is_new) known->second = AddTensor(training_, SmallTensorData{entry.dtype, std::move(bytes)});
   return pytorch::MakeWholeTensor(known->second, entry.dtype, entry.shape);

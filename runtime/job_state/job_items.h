@@ -32,7 +32,7 @@ class JobItems final : public dcp::StoredItems {
                                                         Checkpoint& checkpoint);
 
   const dcp::ItemTensor& tensor(const dcp::Chunk& chunk) const override { return tensors_.at(&chunk); }
-  FileId file(const dcp::Chunk& chunk) const override { return segments_[chunk.place.file]; }
+  Record record(const dcp::Chunk& chunk) const override;
   llvm::Expected<std::unordered_map<const dcp::Entry*, pytorch::ValuePtr>> Keep(
       std::vector<const dcp::Entry*> entries) override;
 

@@ -2,7 +2,7 @@
 
 Three rows of conversions, each of one kind and growing: by tensors (a mixture of experts), by the ranks of ZeRO-3, and
 by the ranks of a job that changes every degree. The measure is the processor time of the whole program, proof of the
-plan and its file included; planning has one thread. Behind each row stands by which power of its size it grew, over the
+plan and its file included, by all threads together. Behind each row stands by which power of its size it grew, over the
 last factor of four: 1 is linear.
 
 With --picture, a drawing of them (needs matplotlib); with --quick, the smallest of each row once. UCP_BIN names the

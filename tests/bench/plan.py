@@ -2,9 +2,9 @@
 
 Each case is `ucpc plan SPEC --from STRATEGY --to STRATEGY`: no files, only what their headers would say. The program
 itself says how long it planned and proved the plan; processor time, wall time and memory are the operating system's.
-It has one thread, so on a machine that is busy with other work processor time is what counts. Then the same
-conversion at 1, 2, 4, 8 times as many layers, and beside it DeepSpeed's `plan_transfer` on the same parameters and
-degrees, if DeepSpeed is there (build/engine-venv/bin/python). UCP_BIN names the folder of the programs.
+On a machine that is busy with other work processor time is what counts. Then the same conversion at 1, 2, 4, 8 times as
+many layers, and beside it DeepSpeed's `plan_transfer` on the same parameters and degrees, if DeepSpeed is there
+(build/engine-venv/bin/python). UCP_BIN names the folder of the programs.
 
 With --quick the cases alone, and an exit status of 1 if one takes over 3 times what it should, or too much memory.
 """

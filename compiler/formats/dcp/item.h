@@ -4,9 +4,11 @@
 
 #include <llvm/Support/Error.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
@@ -18,8 +20,16 @@ namespace ucp::dcp {
 // A file of which the ends of one item are in memory: in them stands all but the elements.
 class ItemFile : public ReadableFile {
  public:
+  // `file` must outlive this object.
+  explicit ItemFile(const ReadableFile& file) : file_(file) {}
   // Reads the ends of `item`. `file` must outlive this object. Fails with kBadData if the file ends within the item.
   static llvm::Expected<std::unique_ptr<ItemFile>> Open(const ReadableFile& file, pytorch::FileRange item);
+
+  // Forgets the item, and reads the ends of this one. The beginning of `next`, the item after it, is read along with
+  // its end where the two are neighbours.
+  [[nodiscard]] llvm::Error Move(pytorch::FileRange item, std::optional<pytorch::FileRange> next);
+  // Bytes of the file that are in memory.
+  std::optional<std::string_view> InMemory(std::uint64_t offset, std::uint64_t count) const;
 
   const std::string& path() const override { return file_.path(); }
   std::uint64_t bytes() const override { return file_.bytes(); }
@@ -29,15 +39,22 @@ class ItemFile : public ReadableFile {
   struct Piece {
     std::uint64_t offset = 0;
     std::string bytes;
+
+    std::optional<std::string_view> Find(std::uint64_t begin, std::uint64_t count) const;
   };
 
-  explicit ItemFile(const ReadableFile& file) : file_(file) {}
+  llvm::Error ReadPiece(Piece& piece, std::uint64_t begin, std::uint64_t end);
 
   const ReadableFile& file_;
-  std::vector<Piece> pieces_;
+  std::array<Piece, 2> pieces_;  // The beginning of the item, and its end.
 };
 
-// Returns the tensor that is all of the item's archive. Fails where it is something else.
-llvm::Expected<ItemTensor> TensorOf(const pytorch::Archive& archive);
+// The tensor that is all of the archive, which begins at `begin` of the file, and the storage that holds it. Fails
+// where it is something else.
+struct TensorAndStorage {
+  ItemTensor tensor;
+  const pytorch::StorageExtent* storage = nullptr;  // Of the archive.
+};
+llvm::Expected<TensorAndStorage> TensorOf(const pytorch::Archive& archive, std::uint64_t begin);
 
 }  // namespace ucp::dcp

@@ -43,10 +43,7 @@ llvm::Error Items::Read(const std::vector<std::string>& paths, std::vector<Wante
   });
   UCP_RETURN_IF_ERROR(OpenFiles(paths));
   UCP_RETURN_IF_ERROR(CheckPlaces());
-  tensors_.resize(wanted_.size());
-  hashes_.resize(wanted_.size());
-  number_of_chunk_.reserve(wanted_.size());
-  for (std::size_t i = 0; i < wanted_.size(); ++i) number_of_chunk_.emplace(wanted_[i].chunk, i);
+  for (std::size_t i = 0; i < wanted_.size(); ++i) wanted_[i].chunk->place.item = static_cast<std::uint32_t>(i);
   UCP_RETURN_IF_ERROR(ReadItems());
   HashFiles(paths);
   return llvm::Error::success();
@@ -91,47 +88,53 @@ llvm::Error Items::ReadItems() {
     if (!continues) begins.push_back(i);
   }
   begins.push_back(wanted_.size());
-  return ForEachInParallel(begins.size() - 1, {threads_, nullptr}, [&](unsigned, std::uint64_t stretch) -> llvm::Error {
-    const std::size_t begin = begins[stretch];
-    UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
-                         file_system_.OpenForReading(JoinPath(folder_, files_[wanted_[begin].file].path)));
-    for (std::size_t i = begin; i < begins[stretch + 1]; ++i) {
-      UCP_RETURN_IF_ERROR(CheckInterrupted());
-      if (llvm::Error error = ReadItem(*file, i)) return AddContext(std::move(error), PlaceText(wanted_[i]));
-    }
-    return llvm::Error::success();
+  items_.resize(wanted_.size());
+  for (unsigned thread = 0; thread < std::max(threads_, 1U); ++thread) forms_.emplace_back(pickles_);
+  return ForEachInParallel(begins.size() - 1, {threads_, nullptr}, [&](unsigned thread, std::uint64_t stretch) {
+    return ReadStretch(forms_[thread], begins[stretch], begins[stretch + 1]);
   });
 }
 
-llvm::Error Items::ReadItem(const ReadableFile& file, std::size_t number) {
-  const WantedItem& item = wanted_[number];
-  const pytorch::FileRange range{item.chunk->place.offset, item.chunk->place.bytes};
-  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ItemFile> ends, ItemFile::Open(file, range));
-  pytorch::ArchiveOptions options;
-  options.cache = &pickles_;
-  UCP_ASSIGN_OR_RETURN(const pytorch::Archive archive, pytorch::ReadArchive(*ends, range, options));
-  std::string pickle(archive.pickle_data.bytes, '\0');
-  UCP_RETURN_IF_ERROR(ends->ReadAt(archive.pickle_data.offset, std::as_writable_bytes(std::span(pickle))));
-  hashes_[number] = ContentHash(pickle);
-  if (!item.entry->is_tensor) return llvm::Error::success();
-  auto tensor = TensorOf(archive);
-  llvm::Error error = tensor ? CheckTensor(item, *tensor) : tensor.takeError();
-  if (error) return AddContext(std::move(error), fmt::format("`{}`", file.path()));
-  tensors_[number] = *std::move(tensor);
+llvm::Error Items::ReadStretch(ItemForms& forms, std::size_t begin, std::size_t end) {
+  const auto range = [&](std::size_t i) {
+    return pytorch::FileRange{wanted_[i].chunk->place.offset, wanted_[i].chunk->place.bytes};
+  };
+  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
+                       file_system_.OpenForReading(JoinPath(folder_, files_[wanted_[begin].file].path)));
+  ItemFile ends(*file);
+  for (std::size_t i = begin; i < end; ++i) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
+    const WantedItem& item = wanted_[i];
+    UCP_RETURN_IF_ERROR(ends.Move(range(i), i + 1 < end ? std::optional(range(i + 1)) : std::nullopt));
+    auto read = forms.Read(ends, range(i), item.entry->is_tensor);
+    if (!read) return AddContext(read.takeError(), PlaceText(item));
+    if (llvm::Error error = item.entry->is_tensor ? CheckTensor(item, read->form->tensor) : llvm::Error::success()) {
+      return AddContext(AddContext(std::move(error), fmt::format("`{}`", file->path())), PlaceText(item));
+    }
+    items_[i] = *read;
+  }
   return llvm::Error::success();
+}
+
+Record Items::record(const Chunk& chunk) const {
+  const FormedItem& item = items_[chunk.place.item];
+  const ItemTensor& tensor = item.form->tensor;
+  return {files_[wanted_[chunk.place.item].file].id, chunk.place.offset + tensor.record_begin, tensor.record_bytes,
+          item.crc32};
 }
 
 void Items::HashFiles(const std::vector<std::string>& paths) {
   std::vector<std::string> all(paths.size());
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    all[wanted_[i].file] += fmt::format("{} {} ", wanted_[i].chunk->place.offset, hashes_[i]);
+    std::string& items = all[wanted_[i].file];
+    items.append(fmt::format_int(wanted_[i].chunk->place.offset).str()).append(1, ' ');
+    items.append(items_[i].form->pickle_hash).append(1, ' ');
   }
   for (std::size_t f = 0; f < all.size(); ++f) storage_.files[files_[f].id.index()].header_hash = ContentHash(all[f]);
-  hashes_.clear();
 }
 
 llvm::Expected<std::unordered_map<const Entry*, pytorch::ValuePtr>> Items::Keep(std::vector<const Entry*> entries) {
-  const auto number = [&](const Entry* entry) { return number_of_chunk_.at(&entry->chunks.front()); };
+  const auto number = [](const Entry* entry) { return entry->chunks.front().place.item; };
   std::ranges::sort(entries, {}, number);
   std::unordered_map<const Entry*, pytorch::ValuePtr> kept;
   std::unique_ptr<ReadableFile> file;

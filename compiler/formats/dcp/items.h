@@ -12,6 +12,8 @@
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/dcp/entries/stored_items.h"
 #include "compiler/formats/dcp/item.h"
+#include "compiler/formats/dcp/item_forms.h"
+#include "compiler/formats/dcp/metadata.h"
 #include "compiler/formats/source_archives.h"
 
 namespace ucp::dcp {
@@ -25,7 +27,7 @@ struct DataFile {
 // A chunk of an entry to read.
 struct WantedItem {
   const Entry* entry = nullptr;
-  const Chunk* chunk = nullptr;
+  Chunk* chunk = nullptr;
   std::uint32_t file = 0;  // Of the data files.
 };
 
@@ -42,11 +44,12 @@ class Items final : public StoredItems {
 
   // Enters the files into the storage, with the hash of all pickles in each, and reads the items. Call once. Fails
   // where a file is missing or too short, where two items overlap, and where an item differs from the metadata.
+  // Numbers the items in their chunks.
   [[nodiscard]] llvm::Error Read(const std::vector<std::string>& paths, std::vector<WantedItem> wanted);
 
-  // Returns the tensor of a chunk that was read.
-  const ItemTensor& tensor(const Chunk& chunk) const override { return tensors_[number_of_chunk_.at(&chunk)]; }
-  FileId file(const Chunk& chunk) const override { return files_[wanted_[number_of_chunk_.at(&chunk)].file].id; }
+  // Of a chunk of a tensor that was read.
+  const ItemTensor& tensor(const Chunk& chunk) const override { return items_[chunk.place.item].form->tensor; }
+  Record record(const Chunk& chunk) const override;
 
   llvm::Expected<std::unordered_map<const Entry*, pytorch::ValuePtr>> Keep(std::vector<const Entry*> entries) override;
 
@@ -57,7 +60,7 @@ class Items final : public StoredItems {
   llvm::Error OpenFiles(const std::vector<std::string>& paths);
   llvm::Error CheckPlaces() const;
   llvm::Error ReadItems();
-  llvm::Error ReadItem(const ReadableFile& file, std::size_t number);
+  llvm::Error ReadStretch(ItemForms& forms, std::size_t begin, std::size_t end);
   void HashFiles(const std::vector<std::string>& paths);
 
   ReadableFileSystem& file_system_;
@@ -67,10 +70,9 @@ class Items final : public StoredItems {
   SourceArchives archives_;
   pytorch::PickleCache pickles_;
   std::vector<DataFile> files_;
-  std::vector<WantedItem> wanted_;   // Sorted by place.
-  std::vector<ItemTensor> tensors_;  // As `wanted_`; of values nothing.
-  std::vector<std::string> hashes_;  // Of the pickles, as `wanted_`.
-  std::unordered_map<const Chunk*, std::size_t> number_of_chunk_;
+  std::vector<WantedItem> wanted_;  // Sorted by place.
+  std::vector<ItemForms> forms_;    // Of each thread.
+  std::vector<FormedItem> items_;   // As `wanted_`.
 };
 
 }  // namespace ucp::dcp

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "compiler/formats/dcp/entries/check_chunks.h"
@@ -43,6 +44,11 @@ llvm::Error RefuseMegatron(std::string_view why) {
   return Fail(ErrorCode::kUnsupported,
               "it was saved by Megatron Core ({}), whose `torch_dist` checkpoints this version does not read", why);
 }
+
+constexpr std::array<std::string_view, 3> kPartsOfPlace = {"relative_path", "offset", "length"};
+
+// In messages, which are made when there is one: there may be a million places.
+std::string PlaceText(std::string_view key) { return fmt::format("the place of `{}`", key); }
 
 class Joiner {
  public:
@@ -196,23 +202,30 @@ class Joiner {
   }
 
   llvm::Expected<ItemPlace> PlaceOf(Id info, std::string_view key) {
-    const std::string what = fmt::format("the place of `{}`", key);
     if (!objects_.Is(info, "_StorageInfo")) {
-      return objects_.Unexpected(what, info, "torch.distributed.checkpoint.filesystem._StorageInfo");
+      return objects_.Unexpected(PlaceText(key), info, "torch.distributed.checkpoint.filesystem._StorageInfo");
     }
     UCP_RETURN_IF_ERROR(CheckPlain(info, key));
-    UCP_ASSIGN_OR_RETURN(const Id path, objects_.Attribute(info, "relative_path", what));
-    UCP_ASSIGN_OR_RETURN(const Id offset, objects_.Attribute(info, "offset", what));
-    UCP_ASSIGN_OR_RETURN(const Id length, objects_.Attribute(info, "length", what));
-    UCP_ASSIGN_OR_RETURN(const std::string_view text, objects_.NeedText(path, "`relative_path` of " + what));
+    std::array<Id, 3> parts{};
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto found = objects_.FindAttribute(info, kPartsOfPlace[i]);
+      if (!found) {
+        return Fail(ErrorCode::kBadData, "{} has no attribute `{}`", PlaceText(key), kPartsOfPlace[i]);
+      }
+      parts[i] = *found;
+    }
+    const auto [path, offset, length] = parts;
+    auto text = objects_.NeedText(path, "`relative_path`");
+    if (!text) return AddContext(text.takeError(), PlaceText(key));
     const auto begin = tree_.Integer(offset);
     const auto bytes = tree_.Integer(length);
     if (!begin || !bytes || *begin < 0 || *bytes <= 0) {
-      return Fail(ErrorCode::kBadData, "{} is {} bytes from {} on of `{:.200}`, which is not a part of a file", what,
-                  objects_.Called(length), objects_.Called(offset), text);
+      return Fail(ErrorCode::kBadData, "{} is {} bytes from {} on of `{:.200}`, which is not a part of a file",
+                  PlaceText(key), objects_.Called(length), objects_.Called(offset), *text);
     }
-    UCP_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(text, key));
-    return ItemPlace{file, static_cast<std::uint64_t>(*begin), static_cast<std::uint64_t>(*bytes)};
+    UCP_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(*text, key));
+    return ItemPlace{
+        .file = file, .offset = static_cast<std::uint64_t>(*begin), .bytes = static_cast<std::uint64_t>(*bytes)};
   }
 
   llvm::Error CheckPlain(Id info, std::string_view key) const {
@@ -251,7 +264,7 @@ class Joiner {
   llvm::Error TakePlaces(std::size_t number) {
     Entry& entry = result_.entries[number];
     std::vector<Placed> placed = std::move(places_[number]);
-    std::ranges::sort(placed, {}, &Placed::offsets);
+    if (!std::ranges::is_sorted(placed, {}, &Placed::offsets)) std::ranges::sort(placed, {}, &Placed::offsets);
     const auto twice =
         std::ranges::adjacent_find(placed, [](const Placed& a, const Placed& b) { return a.offsets == b.offsets; });
     if (twice != placed.end()) {

@@ -13,7 +13,13 @@ namespace ucp::dcp {
 
 class PickleTreeReader {
  public:
-  explicit PickleTreeReader(std::string_view pickle) { tree_.pickle_ = pickle; }
+  explicit PickleTreeReader(std::string_view pickle) {
+    tree_.pickle_ = pickle;
+    // Metadata of many chunks takes about as much. Large tables are then not moved as they grow.
+    tree_.nodes_.reserve(pickle.size() / kBytesOfNode);
+    tree_.items_.reserve(pickle.size() / kBytesOfNode);
+    memo_.reserve(pickle.size() / kBytesOfNode);
+  }
 
   llvm::Expected<PickleTree> Run() {
     if (llvm::Error error = Execute()) {
@@ -29,6 +35,8 @@ class PickleTreeReader {
   using Instruction = bool (PickleTreeReader::*)(std::uint8_t code);
 
   static const std::array<Instruction, 256>& Table();
+
+  static constexpr std::size_t kBytesOfNode = 8;
 
   llvm::Error Execute() {
     constexpr std::uint8_t kStop = '.';

@@ -78,10 +78,10 @@ class Folder {
     return llvm::Error::success();
   }
 
-  std::vector<WantedItem> WantedItems() const {
+  std::vector<WantedItem> WantedItems() {
     std::vector<WantedItem> wanted;
-    for (const Entry& entry : entries_) {
-      for (const Chunk& chunk : entry.chunks) wanted.push_back({&entry, &chunk, chunk.place.file});
+    for (Entry& entry : entries_) {
+      for (Chunk& chunk : entry.chunks) wanted.push_back({&entry, &chunk, chunk.place.file});
     }
     return wanted;
   }

@@ -18,6 +18,7 @@ struct ItemPlace {
   std::uint32_t file = 0;  // Of Metadata::files.
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
+  std::uint32_t item = 0;  // Of those that Items::Read() read.
 };
 
 using Extents = llvm::SmallVector<std::int64_t, 3>;  // One number for each dimension.

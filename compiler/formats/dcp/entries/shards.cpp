@@ -63,11 +63,11 @@ class Adder {
 
   BufferId BufferOf(const Chunk& chunk) {
     const ItemTensor& tensor = items_.tensor(chunk);
-    const RecordId record =
-        storage_.Add(Record{items_.file(chunk), tensor.record_begin, tensor.record_bytes, tensor.crc32});
+    const Record of_chunk = items_.record(chunk);
+    const RecordId record = storage_.Add(of_chunk);
     Buffer buffer;
     buffer.dtype = tensor.dtype;
-    buffer.part_elements = static_cast<std::int64_t>(tensor.record_bytes) / ItemBytes(tensor.dtype) - tensor.offset;
+    buffer.part_elements = static_cast<std::int64_t>(of_chunk.bytes) / ItemBytes(tensor.dtype) - tensor.offset;
     buffer.parts.push_back({record, tensor.offset, buffer.part_elements});
     return storage_.Add(std::move(buffer));
   }

@@ -5,7 +5,6 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -20,9 +19,8 @@ struct ItemTensor {
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> strides;  // Empty: row-major.
-  std::uint64_t record_begin = 0;     // Of the storage, in the file.
+  std::uint64_t record_begin = 0;     // Of the storage, counted from the item's first byte.
   std::uint64_t record_bytes = 0;
-  std::optional<std::uint32_t> crc32;
   std::int64_t offset = 0;  // In elements, in the record.
 };
 
@@ -31,7 +29,7 @@ class StoredItems {
   virtual ~StoredItems() = default;
 
   virtual const ItemTensor& tensor(const Chunk& chunk) const = 0;
-  virtual FileId file(const Chunk& chunk) const = 0;
+  virtual Record record(const Chunk& chunk) const = 0;  // Where its storage lies.
 
   // The values of these entries, which have one item each, as the training state has them that they are kept in.
   virtual llvm::Expected<std::unordered_map<const Entry*, pytorch::ValuePtr>> Keep(

@@ -18,6 +18,7 @@ inline constexpr std::uint32_t kEnd = 0x06054b50;
 
 inline constexpr std::size_t kLocalHeaderBytes = 30;
 inline constexpr std::size_t kCentralHeaderBytes = 46;
+inline constexpr std::size_t kCentralCrcOffset = 16;  // In such a header.
 inline constexpr std::size_t kEnd64Bytes = 56;
 inline constexpr std::size_t kEnd64LocatorBytes = 20;
 inline constexpr std::size_t kEndBytes = 22;

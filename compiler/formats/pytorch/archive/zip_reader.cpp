@@ -26,6 +26,8 @@ struct CentralEntry {
   std::uint32_t crc32 = 0;
   std::uint64_t header_offset = 0;  // In the archive, as is the next.
   std::uint64_t data_offset = 0;
+  std::uint64_t crc32_offset = 0;
+  bool has_other_crc32 = false;  // In its local header, which was compared.
 };
 
 class DirectoryReader {
@@ -175,11 +177,12 @@ llvm::Expected<CentralEntry> DirectoryReader::ParseEntry(std::string_view direct
   if (entry_bytes > rest.size()) {
     return Fail(ErrorCode::kBadData, "the zip directory ends within the entry at its byte {}", cursor);
   }
+  CentralEntry entry;
+  entry.crc32_offset = directory_offset_ + cursor + zip::kCentralCrcOffset;
   cursor += entry_bytes;
 
-  CentralEntry entry;
   entry.name = rest.substr(zip::kCentralHeaderBytes, name_bytes);
-  entry.crc32 = static_cast<std::uint32_t>(zip::Field(rest, 16, 4));
+  entry.crc32 = static_cast<std::uint32_t>(zip::Field(rest, zip::kCentralCrcOffset, 4));
   entry.bytes = zip::Field(rest, 24, 4);
   entry.header_offset = zip::Field(rest, 42, 4);
   std::uint64_t stored_bytes = zip::Field(rest, 20, 4);
@@ -232,6 +235,7 @@ llvm::Error DirectoryReader::ReadLocalHeader(CentralEntry& entry) {
                 entry.header_offset, entry.name);
   }
   const bool states_size = (zip::Field(header, 6, 2) & zip::kFlagDescriptor) == 0;
+  entry.has_other_crc32 = states_size;
   const std::uint64_t stated = zip::Field(header, 22, 4);
   if (zip::Field(header, 8, 2) != 0 || (states_size && stated != entry.bytes && stated != zip::kIn64BitExtra) ||
       (states_size && zip::Field(header, 14, 4) != entry.crc32)) {
@@ -277,8 +281,10 @@ llvm::Expected<ZipDirectory> DirectoryReader::Result() {
   const std::string prefix = result.root + '/';
   for (const CentralEntry& entry : entries_) {
     if (!entry.name.starts_with(prefix)) continue;
-    result.records.push_back(
-        {entry.name.substr(prefix.size()), {archive_.offset + entry.data_offset, entry.bytes}, entry.crc32});
+    ZipRecord record{
+        entry.name.substr(prefix.size()), {archive_.offset + entry.data_offset, entry.bytes}, entry.crc32, {}};
+    if (!entry.has_other_crc32) record.crc32_place = archive_.offset + entry.crc32_offset;
+    result.records.push_back(std::move(record));
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct ZipRecord {
   std::string name;  // Without the root folder: "data.pkl", "data/0".
   FileRange data;    // In the file, not in the archive.
   std::uint32_t crc32 = 0;
+  // Where the four bytes of the checksum are in the file, if they stand in the directory alone.
+  std::optional<std::uint64_t> crc32_place;
 };
 
 struct ZipDirectory {

@@ -306,7 +306,8 @@ TEST_F(DcpRead, TensorsOfNobodyStayBehindIfTheyAreCut) {
   dict.Tensor({"ema", "b.weight"}, {3, 2}, 0, {{{0, 0}, {2, 2}}, {{2, 0}, {1, 2}}});
   dict.Tensor({"seen", "tokens"}, {2}, 5);
   const Checkpoint checkpoint = Read(dict);
-  EXPECT_THAT(checkpoint.inventory.remarks, ElementsAre(HasSubstr("1 tensors (first `ema.b.weight`) are neither")));
+  EXPECT_THAT(checkpoint.inventory.remarks, ElementsAre(HasSubstr("Its weights are read alone"),
+                                                        HasSubstr("1 tensors (first `ema.b.weight`) are neither")));
   EXPECT_THAT(Client(checkpoint.training), HasSubstr("'seen': {'tokens': "));
 }
 

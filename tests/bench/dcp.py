@@ -1,7 +1,8 @@
 """dcp.py WORK: conversions from and to torch.distributed.checkpoint beside `cp -r` and PyTorch's own tools.
 
 WORK gets a checkpoint of DeepSpeed's ZeRO stage 1 and the same as a dcp folder of 8 ranks of FSDP, once, of as many
-layers as `--layers` says. Rounds and ratios are those of compare.py.
+layers as `--layers` says; and the weights as 4 ranks save them by HuggingFaceStorageWriter, which are put together by
+PyTorch and by ucprun. Rounds and ratios are those of compare.py.
 """
 
 from __future__ import annotations
@@ -29,6 +30,49 @@ def make(ucprun: str, work: Path, layers: int) -> tuple[Path, Path, Path]:
         if not place.exists():
             subprocess.run([*command, "--quiet"], check=True)
     return native, folder, accelerate
+
+
+def make_sharded(ucprun: str, python: str, work: Path) -> tuple[Path, Path]:
+    """The weights in one file, and as ranks save their parts of it."""
+    whole, sharded = work / "whole" / "model.safetensors", work / "sharded"
+    if not sharded.exists():
+        to = ["--to", "safetensors:max_shard=1TB"]
+        subprocess.run([ucprun, "convert", str(work / "dcp"), str(whole.parent), *to, "--quiet"], check=True)
+        command = [python, str(ROOT / "tests/bench/dcp_hugging_face.py"), str(whole), str(sharded)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return whole, sharded
+
+
+# PyTorch's time to put the files of ranks together, without that of importing it.
+CONSOLIDATE = '''
+import os, sys, time
+from safetensors import safe_open
+from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files as consolidate
+whole, sharded, out = sys.argv[1:]
+with safe_open(whole, framework="pt") as file:
+    files = dict.fromkeys(file.keys(), 1)
+begin = time.perf_counter()
+consolidate(sharded, out, files, num_threads=len(os.sched_getaffinity(0)))
+print(time.perf_counter() - begin)
+'''
+
+
+def race_hugging_face(arguments: argparse.Namespace, ucprun: str, out: Path, sync: str) -> None:
+    """A sharded save, and the files of its ranks put together."""
+    python = str(arguments.engine)
+    whole, sharded = make_sharded(ucprun, python, arguments.work.resolve())
+    script = [python, str(ROOT / "tests/bench/dcp_hugging_face.py"), str(whole), str(out)]
+    racers = [
+        Contender("cp -r, the source", ["sh", "-c", f"cp -r {sharded} {out}{sync}"]),
+        Contender("HuggingFaceStorageWriter, 4 ranks", script, says_seconds=True),
+        Contender("the same, and consolidated", [*script, "--consolidate"], says_seconds=True),
+        Contender("consolidate_safetensors_files", [python, "-c", CONSOLIDATE, str(whole), str(sharded), str(out)],
+                  prepare=lambda place: place.mkdir(), says_seconds=True),
+        Contender("ucprun, sharded to safetensors",
+                  [ucprun, "convert", str(sharded), str(out), "--to", "safetensors", "--memory", arguments.memory]),
+    ]  # fmt: skip
+    race(arguments, racers, out)
+    report(racers, size_of(sharded))
 
 
 def main() -> None:
@@ -67,6 +111,8 @@ def main() -> None:
             racers.append(convert(accelerate, "safetensors"))
         race(arguments, racers, out)
         report(racers, size_of(source))
+    if arguments.peers:
+        race_hugging_face(arguments, ucprun, out, sync)
 
 
 if __name__ == "__main__":

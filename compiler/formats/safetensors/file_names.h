@@ -18,6 +18,9 @@ inline std::string IndexFile(std::string_view stem) { return std::string(stem).a
 // Returns whether this is the name of weights, or of their index, as programs for models write them: also those of
 // PyTorch, which lie beside.
 bool IsWeightsName(std::string_view name);
+// Whether this is the name of a file that PyTorch's HuggingFaceStorageWriter writes for one rank:
+// "shard-00002-model-00001-of-00003.safetensors".
+bool IsRankFile(std::string_view name);
 // Numbers begin with 1; the only one of a model has none.
 std::string ShardFile(std::string_view stem, std::size_t number, std::size_t count);
 

@@ -3,7 +3,9 @@
 #include "compiler/formats/safetensors/read.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
@@ -12,7 +14,9 @@
 #include "compiler/formats/safetensors/file_names.h"
 #include "compiler/formats/safetensors/header.h"
 #include "compiler/formats/safetensors/index.h"
+#include "compiler/formats/safetensors/sharded.h"
 #include "compiler/formats/safetensors/training_file.h"
+#include "compiler/layout/layout.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
@@ -68,6 +72,16 @@ llvm::Expected<bool> BelongsToModel(ReadableFileSystem& files, const std::string
   return false;
 }
 
+// The names of the files in which ranks saved their parts, in order.
+llvm::Expected<std::vector<std::string>> ShardFiles(ReadableFileSystem& files, const std::string& folder) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries, files.List(folder));
+  std::vector<std::string> names;
+  for (const DirectoryEntry& entry : entries) {
+    if (!entry.is_directory && IsRankFile(entry.name)) names.push_back(entry.name);
+  }
+  return names;
+}
+
 struct Place {
   RecordId record;
   DType dtype = DType::kFloat32;
@@ -86,8 +100,13 @@ class Description {
 
   // `name` is a file or an index; nothing: what a folder holds.
   llvm::Expected<Checkpoint> Run(const std::optional<std::string>& name) {
-    UCP_ASSIGN_OR_RETURN(model_, name ? ReadNamed(*name) : ReadStem(kModelStem));
-    if (!name) UCP_RETURN_IF_ERROR(ReadOptimizer());
+    UCP_ASSIGN_OR_RETURN(const bool is_sharded, IsSharded(name));
+    if (is_sharded) {
+      UCP_RETURN_IF_ERROR(ReadSharded());
+    } else {
+      UCP_ASSIGN_OR_RETURN(model_, name ? ReadNamed(*name) : ReadStem(kModelStem));
+      if (!name) UCP_RETURN_IF_ERROR(ReadOptimizer());
+    }
     if (checkpoint_.training.ranks.empty()) checkpoint_.training.ranks.emplace_back();
     AddShards();
     return std::move(checkpoint_);
@@ -98,6 +117,73 @@ class Description {
 
   Inventory& inventory() { return checkpoint_.inventory; }
 
+  // A model that was put together from the ranks' files comes before these.
+  llvm::Expected<bool> IsSharded(const std::optional<std::string>& name) {
+    if (name) return false;
+    UCP_ASSIGN_OR_RETURN(rank_files_, ShardFiles(files_, root_));
+    UCP_ASSIGN_OR_RETURN(const ModelFiles found, FindFiles(files_, root_, kModelStem));
+    if (rank_files_.empty() || (!found.single && !found.index)) return !rank_files_.empty();
+    inventory().remarks.push_back(
+        fmt::format("`{}` also holds {} files of single ranks (first `{}`); they are not read", root_,
+                    rank_files_.size(), rank_files_.front()));
+    return false;
+  }
+
+  llvm::Error ReadSharded() {
+    std::map<std::string, std::vector<SavedBox>> boxes;
+    for (const std::string& name : rank_files_) {
+      UCP_ASSIGN_OR_RETURN(Places places, ReadFile(name));
+      UCP_ASSIGN_OR_RETURN(const Begins begins, BeginsIn(name));
+      for (auto& [tensor, place] : places) {
+        const auto begin = begins.find(tensor);
+        if (begin == begins.end()) {
+          return Fail(ErrorCode::kBadData, "`{}` holds tensor `{}`, and its `{}` does not say where that begins",
+                      JoinPath(root_, name), tensor, kShardingKey);
+        }
+        boxes[tensor].push_back({name, place.record, place.dtype, begin->second, std::move(place.shape)});
+      }
+    }
+    inventory().cuts = BoxesOfTensors();
+    std::int64_t most = 1;
+    for (auto& [tensor, of_tensor] : boxes) {
+      auto shape = JoinBoxes(tensor, of_tensor);
+      if (!shape) return AddContext(shape.takeError(), fmt::format("`{}`", root_));
+      AddBoxes(tensor, *shape, of_tensor, inventory());
+      most = std::max(most, std::ssize(of_tensor));
+    }
+    inventory().mesh.axes = {{kBoxAxis, most}};
+    inventory().remarks.push_back(
+        fmt::format("the {} files do not say how large the tensors are: each reaches as far as its parts do, and a "
+                    "last rank whose files are missing is not noticed",
+                    rank_files_.size()));
+    return llvm::Error::success();
+  }
+
+  llvm::Expected<Begins> BeginsIn(const std::string& name) {
+    const auto info = metadata_of_last_.find(std::string(kShardingKey));
+    if (info == metadata_of_last_.end()) {
+      return Fail(ErrorCode::kBadData, "`{}` is named as a rank's part of a model, and has no `{}` in its metadata",
+                  JoinPath(root_, name), kShardingKey);
+    }
+    auto begins = ParseShardingInfo(info->second);
+    if (begins) return begins;
+    return AddContext(begins.takeError(), fmt::format("`{}` in `{}`", kShardingKey, JoinPath(root_, name)));
+  }
+
+  // PyTorch's writer puts the places of tensors also into files of whole tensors.
+  llvm::Error CheckWhole(const std::string& name) {
+    if (!metadata_of_last_.contains(std::string(kShardingKey))) return llvm::Error::success();
+    UCP_ASSIGN_OR_RETURN(const Begins begins, BeginsIn(name));
+    for (const auto& [tensor, begin] : begins) {
+      if (std::ranges::all_of(begin, [](std::int64_t position) { return position == 0; })) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}` holds the part of `{}` that begins at [{}], and not the whole tensor; name a folder with the "
+                  "files of all ranks, called `shard-00001-model-00001-of-00001{}` and so on",
+                  JoinPath(root_, name), tensor, fmt::join(begin, ", "), kSuffix);
+    }
+    return llvm::Error::success();
+  }
+
   llvm::Expected<Places> ReadStem(std::string_view stem) {
     UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files_, root_, stem));
     if (found.single && found.index) return RefuseBoth(root_, stem);
@@ -105,7 +191,7 @@ class Description {
   }
 
   llvm::Expected<Places> ReadNamed(const std::string& name) {
-    return name.ends_with(kIndexSuffix) ? ReadIndexed(name) : ReadFile(name);
+    return name.ends_with(kIndexSuffix) ? ReadIndexed(name) : ReadWhole(name);
   }
 
   llvm::Expected<Places> ReadIndexed(const std::string& name) {
@@ -118,7 +204,7 @@ class Description {
     for (const auto& [tensor, file] : index->file_of_tensor) {
       auto [entry, added] = places_of_file.try_emplace(file);
       if (added) {
-        UCP_ASSIGN_OR_RETURN(entry->second, ReadFile(file));
+        UCP_ASSIGN_OR_RETURN(entry->second, ReadWhole(file));
       }
       auto place = entry->second.find(tensor);
       if (place == entry->second.end()) {
@@ -133,6 +219,12 @@ class Description {
                       "are not read",
                       file, left.size(), left.begin()->first, name));
     }
+    return places;
+  }
+
+  llvm::Expected<Places> ReadWhole(const std::string& name) {
+    UCP_ASSIGN_OR_RETURN(Places places, ReadFile(name));
+    UCP_RETURN_IF_ERROR(CheckWhole(name));
     return places;
   }
 
@@ -166,6 +258,7 @@ class Description {
       for (std::int64_t size : place.shape) place.elements *= size;
       places.emplace(std::move(entry.name), std::move(place));
     }
+    metadata_of_last_ = std::move(header->metadata);
     return places;
   }
 
@@ -226,6 +319,8 @@ class Description {
   const std::string root_;
   const std::span<const FormatStateReader> readers_;
   Checkpoint checkpoint_;
+  std::vector<std::string> rank_files_;
+  std::map<std::string, std::string> metadata_of_last_;  // Of the file that was read last.
   Places model_;
   std::map<std::string, Places> states_;  // By tensor.
   std::set<std::string> buffers_;
@@ -235,12 +330,15 @@ class Description {
 
 llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folder) {
   UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files, folder, kModelStem));
-  return found.single || found.index;
+  if (found.single || found.index) return true;
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> rank_files, ShardFiles(files, folder));
+  return !rank_files.empty();
 }
 
 llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path) {
   if (!IsModelFile(path)) return std::nullopt;
   const std::string around = FolderAround(path);
+  if (IsRankFile(std::filesystem::path(path).filename().string())) return around;
   UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files, around, kModelStem));
   if (found.single == found.index) return path;
   UCP_ASSIGN_OR_RETURN(bool belongs, BelongsToModel(files, around, std::filesystem::path(path).filename().string()));

@@ -82,6 +82,24 @@ llvm::Error RefuseMegatron(ReadableFileSystem& files, const std::string& folder)
       folder);
 }
 
+// A file that torch_checkpointing wrote for its first rank, beside its metadata; empty: there is none.
+llvm::Expected<std::string> FileOfTorchCheckpointing(ReadableFileSystem& files, const std::string& folder) {
+  UCP_ASSIGN_OR_RETURN(const bool has_metadata, HasFile(files, JoinPath(folder, kTorchCheckpointingFile)));
+  if (!has_metadata) return std::string();
+  UCP_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries, files.List(folder));
+  const auto found = std::ranges::find_if(entries, [](const DirectoryEntry& entry) {
+    return !entry.is_directory && std::filesystem::path(entry.name).stem().string().ends_with("_0");
+  });
+  return found == entries.end() ? std::string() : found->name;
+}
+
+llvm::Error RefuseTorchCheckpointing(const std::string& folder, const std::string& file) {
+  return Fail(ErrorCode::kUnsupported,
+              "`{}` was saved by torch_checkpointing (`{}` beside `{}`), which this version does not read; load it "
+              "there and save it by torch.distributed.checkpoint",
+              folder, kTorchCheckpointingFile, file);
+}
+
 }  // namespace
 
 llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder) {
@@ -90,7 +108,9 @@ llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::st
     if (is_one) return true;
   }
   UCP_ASSIGN_OR_RETURN(const std::string found, UnfinishedFile(files, folder));
-  return !found.empty();
+  if (!found.empty()) return true;
+  UCP_ASSIGN_OR_RETURN(const std::string other, FileOfTorchCheckpointing(files, folder));
+  return !other.empty();
 }
 
 llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, const std::string& folder) {
@@ -109,7 +129,9 @@ llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, co
   }
   if (!parts.empty()) return parts;
   UCP_ASSIGN_OR_RETURN(const std::string found, UnfinishedFile(files, folder));
-  return RefuseUnfinishedSave(files, folder, found);
+  if (!found.empty()) return RefuseUnfinishedSave(files, folder, found);
+  UCP_ASSIGN_OR_RETURN(const std::string other, FileOfTorchCheckpointing(files, folder));
+  return RefuseTorchCheckpointing(folder, other);
 }
 
 bool IsFileName(std::string_view path) {

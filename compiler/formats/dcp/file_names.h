@@ -23,13 +23,14 @@ inline constexpr const char* kMetadataFile = ".metadata";
 inline constexpr const char* kFirstRanksMetadataFile = "__0.metadata";
 inline constexpr std::string_view kDataSuffix = ".distcp";
 inline constexpr const char* kUnfinishedMetadataFile = ".metadata.tmp";
-inline constexpr const char* kLightningFile = "meta.pt";  // Of Lightning alone.
+inline constexpr const char* kTorchCheckpointingFile = "metadata.pkl";  // Of a package that is not read.
+inline constexpr const char* kLightningFile = "meta.pt";                // Of Lightning alone.
 
-// Returns whether it holds one, finished or not.
+// Returns whether it holds one, finished or not, or one of torch_checkpointing, which FoldersOf() refuses.
 llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder);
 
 // Returns the folders with metadata that make one checkpoint, relative to `folder` and with a slash at the end; the
-// folder itself is "". Fails (kBadData) for a save that did not finish.
+// folder itself is "". Fails (kBadData) for a save that did not finish, and for torch_checkpointing's (kUnsupported).
 llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, const std::string& folder);
 
 // Returns whether a checkpoint may have a file of this path below its folder.

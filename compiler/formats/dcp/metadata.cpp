@@ -239,11 +239,11 @@ class Joiner {
         return names.size() < 80;
       });
     }
-    return Fail(
-        ErrorCode::kUnsupported,
-        "`{}` was transformed by {} when it was saved, and items as torch.save writes them alone are read; save "
-        "without `_extensions`",
-        key, names.empty() ? objects_.Called(*transforms) : names);
+    return Fail(ErrorCode::kUnsupported,
+                "`{}` was transformed by {} when it was saved, and items as torch.save writes them alone are read; "
+                "load it with "
+                "PyTorch and save it again without `_extensions`",
+                key, names.empty() ? objects_.Called(*transforms) : names);
   }
 
   llvm::Expected<std::uint32_t> FileOf(std::string_view path, std::string_view key) {

@@ -2,11 +2,14 @@
 
 Other versions of PyTorch differ in the names of modules, in one tuple and in how an enum pickles: that is changed in
 what 2.13 pickles. `saved` is a checkpoint of one process, whose elements are their places in the tensor. `trained` is
-of two processes with FSDP2, AdamW and two groups.
+of two processes with FSDP2, AdamW and two groups. `compressed` is one of a writer with `_extensions`, which needs the
+package `zstandard` beside PyTorch, and `torch_checkpointing` one of the package of that name; without the packages they
+stay as they are.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import pickle
@@ -106,6 +109,45 @@ def save() -> None:
     )
 
 
+def compress() -> None:
+    """Every item is a stream of zstd."""
+    from torch.distributed.checkpoint._extension import ZStandard
+
+    if not ZStandard.is_available():
+        print("`zstandard` is not there: `compressed` stays as it is")
+        return
+    shutil.rmtree(SAMPLES / "compressed", ignore_errors=True)
+    writer = dcp.FileSystemWriter(SAMPLES / "compressed", _extensions=[ZStandard()])
+    dcp.save({"model": {"a.weight": torch.zeros(64, 64)}, "epoch": 3}, storage_writer=writer, no_dist=True)
+
+
+def save_by_torch_checkpointing(rank: int, ranks: int) -> None:
+    """One rank's rows of a tensor, and a number."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch_checkpointing.checkpoint_manager import CheckpointManager, ItemSpec, LocalFileSystemStorageConfig
+    from torch_checkpointing.default_resharder import DefaultResharder
+    from torch_checkpointing.metadata_manager import DefaultMetadataManager
+
+    def gather(_: Any, data: Any, group: Any) -> dict[int, Any]:
+        """As it does itself, but it does so through GPUs."""
+        parts = [None] * ranks
+        torch.distributed.all_gather_object(parts, data, group)
+        return dict(enumerate(parts))
+
+    DefaultMetadataManager._all_gather_pickled_data = gather
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29578", RANK=str(rank), WORLD_SIZE=str(ranks))
+    torch.distributed.init_process_group("gloo")
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (ranks,))
+    weights = distribute_tensor(torch.arange(12.0).reshape(4, 3), mesh, [Shard(0)])
+    config = CheckpointManager.Config.with_sync_save()
+    config.items = {"model": ItemSpec(resharder=DefaultResharder())}
+    config.storage_config = LocalFileSystemStorageConfig(use_direct_io=False)
+    manager = config.build()
+    manager.save(str(SAMPLES / "torch_checkpointing"), {"model": {"a.weight": weights}, "step": 7})
+    manager.close()
+    torch.distributed.destroy_process_group()
+
+
 def train(rank: int, ranks: int) -> None:
     """One rank of a training; rows do not divide."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29577", RANK=str(rank), WORLD_SIZE=str(ranks))
@@ -142,8 +184,14 @@ def main() -> None:
     for name, pickled in samples.items():
         (SAMPLES / f"{name}.metadata").write_bytes(pickled)
     save()
+    compress()
     shutil.rmtree(SAMPLES / "trained", ignore_errors=True)
     torch.multiprocessing.spawn(train, (2,), nprocs=2)
+    if importlib.util.find_spec("torch_checkpointing") is None:
+        print("`torch_checkpointing` is not there: its sample stays as it is")
+        return
+    shutil.rmtree(SAMPLES / "torch_checkpointing", ignore_errors=True)
+    torch.multiprocessing.spawn(save_by_torch_checkpointing, (2,), nprocs=2)
 
 
 if __name__ == "__main__":

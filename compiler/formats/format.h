@@ -5,6 +5,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +31,13 @@ namespace ucp {
 struct Checkpoint {
   Inventory inventory;
   TrainingState training;
+};
+
+// An archive of torch.save within a file.
+struct PackedArchive {
+  std::string file;  // Relative to the folder.
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
 };
 
 // The request for the files of a target.
@@ -82,6 +90,13 @@ class Format {
   // `threads` several read files at the same time.
   virtual llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads) const = 0;
+
+  // Returns the archives of torch.save that stand in files of this folder beside one another, where it has such files.
+  // Fails where what says so cannot be read.
+  virtual llvm::Expected<std::vector<PackedArchive>> PackedArchives(ReadableFileSystem& /*files*/,
+                                                                    const std::string& /*folder*/) const {
+    return std::vector<PackedArchive>();
+  }
 
   // Returns the family's own part of the training state of a source that is made up for this strategy: the part that a
   // job would have made of these tensors. Returns null if there is none.

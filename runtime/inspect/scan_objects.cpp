@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 
+#include "compiler/formats/format.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 
@@ -19,6 +21,7 @@ class Scanning {
   llvm::Error Folder(const std::string& path, const std::string& name, int level = 0) {
     if (level > kMostLevels)
       return Fail(ErrorCode::kUnsupported, "`{}` is more than {} folders deep", path, kMostLevels);
+    NotePackedArchives(path, name);
     UCP_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries, files_.List(path));
     for (const DirectoryEntry& entry : entries) {
       const std::string full = JoinPath(path, entry.name);
@@ -46,14 +49,35 @@ class Scanning {
   }
 
  private:
+  // Where it cannot be said which archives a file holds, whoever loads them may find others than a scan does.
+  void NotePackedArchives(const std::string& path, const std::string& name) {
+    for (const auto& format : AllFormats()) {
+      auto packed = format->PackedArchives(files_, path);
+      if (!packed) {
+        objects::FileObjects unread;
+        unread.unread = TakeFailure(packed.takeError()).message;
+        scan_.pickles.push_back({name.empty() ? "." : name, std::move(unread)});
+        continue;
+      }
+      for (const PackedArchive& archive : *packed) {
+        archives_[JoinPath(path, archive.file)].push_back({archive.offset, archive.bytes});
+      }
+    }
+  }
+
   llvm::Expected<std::optional<objects::FileObjects>> Objects(const std::string& path) {
     UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files_.OpenForReading(path));
+    if (const auto archives = archives_.find(path); archives != archives_.end()) {
+      UCP_ASSIGN_OR_RETURN(objects::FileObjects found, objects::ObjectsInArchives(*file, archives->second, known_));
+      return found;
+    }
     return objects::ObjectsIn(*file, known_);
   }
 
   ReadableFileSystem& files_;
   ObjectScan& scan_;
-  const objects::KnownObjects known_;
+  const objects::KnownObjects known_{{}, objects::KnownFor::kScans};
+  std::unordered_map<std::string, std::vector<pytorch::FileRange>> archives_;  // By path; of files that hold several.
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "compiler/formats/dcp/dcp.h"
 
 #include "compiler/formats/dcp/file_names.h"
+#include "compiler/formats/dcp/packed_items.h"
 #include "compiler/formats/dcp/read.h"
 #include "compiler/formats/dcp/write/cut.h"
 #include "compiler/formats/dcp/write/options.h"
@@ -25,6 +26,11 @@ class DcpFormat : public Format {
   // The places of headers stand in `.metadata`: no file can be described alone.
   bool HasHeader(std::string_view /*path*/) const override { return false; }
   llvm::Error ReadHeader(const ReadableFile& /*file*/) const override { return llvm::Error::success(); }
+
+  llvm::Expected<std::vector<PackedArchive>> PackedArchives(ReadableFileSystem& files,
+                                                            const std::string& folder) const override {
+    return dcp::PackedItems(files, folder);
+  }
 
   llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                       const RankPreference& preference, unsigned threads) const override {

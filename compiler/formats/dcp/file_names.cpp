@@ -33,14 +33,6 @@ std::optional<std::int64_t> RankOf(std::string_view name, std::string_view suffi
   return rank;
 }
 
-llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& folder) {
-  for (const char* name : {kMetadataFile, kFirstRanksMetadataFile}) {
-    UCP_ASSIGN_OR_RETURN(const bool is_there, HasFile(files, JoinPath(folder, name)));
-    if (is_there) return true;
-  }
-  return false;
-}
-
 llvm::Expected<std::string> FirstDataFile(ReadableFileSystem& files, const std::string& folder) {
   UCP_ASSIGN_OR_RETURN(const PathKind kind, files.Kind(folder));
   if (kind != PathKind::kDirectory) return std::string();
@@ -101,6 +93,14 @@ llvm::Error RefuseTorchCheckpointing(const std::string& folder, const std::strin
 }
 
 }  // namespace
+
+llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& folder) {
+  for (const char* name : {kMetadataFile, kFirstRanksMetadataFile}) {
+    UCP_ASSIGN_OR_RETURN(const bool is_there, HasFile(files, JoinPath(folder, name)));
+    if (is_there) return true;
+  }
+  return false;
+}
 
 llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder) {
   for (const std::string part : {"", kAccelerateModel}) {

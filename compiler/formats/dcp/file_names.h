@@ -26,6 +26,9 @@ inline constexpr const char* kUnfinishedMetadataFile = ".metadata.tmp";
 inline constexpr const char* kTorchCheckpointingFile = "metadata.pkl";  // Of a package that is not read.
 inline constexpr const char* kLightningFile = "meta.pt";                // Of Lightning alone.
 
+// Returns whether metadata stands in this very folder.
+llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& folder);
+
 // Returns whether it holds one, finished or not, or one of torch_checkpointing, which FoldersOf() refuses.
 llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder);
 

@@ -22,7 +22,6 @@ namespace {
 using Id = PickleTree::Id;
 using Kind = PickleTree::Kind;
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 constexpr std::size_t kMostDepth = 200;
 constexpr std::size_t kMostNameBytes = 4096;
 constexpr std::size_t kMostPathBytes = 1024;
@@ -348,8 +347,9 @@ class Joiner {
 }  // namespace
 
 llvm::Expected<Metadata> ReadMetadata(std::string_view pickle, MetadataOf of) {
-  if (pickle.size() > kMostBytes) {
-    return Fail(ErrorCode::kUnsupported, "it has {} bytes, more than the {} that are read", pickle.size(), kMostBytes);
+  if (pickle.size() > kMostMetadataBytes) {
+    return Fail(ErrorCode::kUnsupported, "it has {} bytes, more than the {} that are read", pickle.size(),
+                kMostMetadataBytes);
   }
   UCP_ASSIGN_OR_RETURN(const PickleTree tree, PickleTree::Read(pickle));
   return Joiner(tree, pickle.size(), of).Run();

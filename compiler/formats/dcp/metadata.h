@@ -5,6 +5,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "compiler/formats/dcp/entries/entry.h"
 
 namespace ucp::dcp {
+
+inline constexpr std::uint64_t kMostMetadataBytes = std::uint64_t{1} << 30;
 
 struct Metadata {
   std::vector<std::string> files;  // Relative to the folder of `.metadata`, and below it.

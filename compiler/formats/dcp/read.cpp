@@ -16,8 +16,6 @@
 namespace ucp::dcp {
 namespace {
 
-constexpr std::uint64_t kMostMetadataBytes = std::uint64_t{1} << 30;
-
 class Folder {
  public:
   Folder(ReadableFileSystem& files, const std::string& folder, unsigned threads)

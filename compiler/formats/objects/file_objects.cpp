@@ -13,6 +13,7 @@
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
 
 namespace ucp::objects {
 namespace {
@@ -36,7 +37,7 @@ class FileScanner {
   llvm::Expected<std::optional<FileObjects>> Scan() {
     std::string first(std::min<std::uint64_t>(file_.bytes(), 265), '\0');
     UCP_RETURN_IF_ERROR(file_.ReadAt(0, std::as_writable_bytes(std::span(first))));
-    if (first.starts_with("PK")) return ScanZip();
+    if (first.starts_with("PK")) return ScanZip({0, file_.bytes()});
     if (first.size() >= 262 && first.compare(257, 5, "ustar") == 0) {
       found_.unread = "it is a tar archive, as PyTorch wrote before 0.4";
       return found_;
@@ -51,11 +52,22 @@ class FileScanner {
     return found_;
   }
 
+  // An item of another form is not read, and so not called safe.
+  llvm::Expected<FileObjects> ScanArchives(std::span<const FileRange> archives) {
+    for (const FileRange& archive : archives) {
+      UCP_RETURN_IF_ERROR(CheckInterrupted());
+      auto found = ScanZip(archive);
+      if (!found) return found.takeError();
+      if (!*found) NoteUnread(fmt::format("the archive at {} holds no pickle", archive.offset));
+    }
+    return std::move(found_);
+  }
+
  private:
-  llvm::Expected<std::optional<FileObjects>> ScanZip() {
-    llvm::Expected<pytorch::ZipDirectory> directory = pytorch::ReadZipDirectory(file_);
+  llvm::Expected<std::optional<FileObjects>> ScanZip(FileRange archive) {
+    llvm::Expected<pytorch::ZipDirectory> directory = pytorch::ReadZipDirectory(file_, archive);
     if (!directory) {
-      found_.unread = TakeFailure(directory.takeError()).message;
+      NoteUnread(TakeFailure(directory.takeError()).message);
       return found_;
     }
     bool has_pickles = false;
@@ -136,6 +148,11 @@ bool FileObjects::IsSafe() const {
 
 llvm::Expected<std::optional<FileObjects>> ObjectsIn(const ReadableFile& file, const KnownObjects& known) {
   return FileScanner(file, known).Scan();
+}
+
+llvm::Expected<FileObjects> ObjectsInArchives(const ReadableFile& file, std::span<const FileRange> archives,
+                                              const KnownObjects& known) {
+  return FileScanner(file, known).ScanArchives(archives);
 }
 
 std::optional<FileObjects> ObjectsIn(const std::string& name, const std::string& content, const KnownObjects& known) {

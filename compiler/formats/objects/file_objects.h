@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
 #include "compiler/formats/objects/known_objects.h"
+#include "compiler/formats/pytorch/archive/zip_reader.h"
 
 namespace ucp::objects {
 
@@ -34,6 +36,10 @@ struct FileObjects {
 // that is none of these by its content and its name. Headers only: elements are not read. The contents of a file never
 // make it fail; the result lists the parts that could not be read.
 llvm::Expected<std::optional<FileObjects>> ObjectsIn(const ReadableFile& file, const KnownObjects& known);
+
+// Does the same for archives that stand in a file beside one another, as items of torch.distributed.checkpoint do.
+llvm::Expected<FileObjects> ObjectsInArchives(const ReadableFile& file, std::span<const pytorch::FileRange> archives,
+                                              const KnownObjects& known);
 
 // Does the same for a file that has been read, for its name and content.
 std::optional<FileObjects> ObjectsIn(const std::string& name, const std::string& content, const KnownObjects& known);

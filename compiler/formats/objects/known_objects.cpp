@@ -82,6 +82,12 @@ bool KnownObjects::IsKept(const Global& global) const {
   return !keep_.empty() && (Has(keep_, global.module + "." + global.name) || Has(keep_, NameOf(global)));
 }
 
+bool KnownObjects::KnowsName(const Global& global) const {
+  const KnownObject* known = FindEntryOf(global);
+  const bool is_of_scans = use_ == KnownFor::kScans && known != nullptr && known->is_for_scans;
+  return is_of_scans || IsKnownName(global) || IsKept(global);
+}
+
 bool KnownObjects::IsKnown(const Value& value) const {
   if (const auto* global = value.As<Global>()) return IsKnownValue(*global) || IsKept(*global);
   if (const auto* tensor = value.As<pytorch::Tensor>()) return IsKnownTensor(*tensor);
@@ -90,6 +96,7 @@ bool KnownObjects::IsKnown(const Value& value) const {
   const auto* callable = call->callable->As<Global>();
   if (callable == nullptr) return false;
   const KnownObject* known = FindEntryOf(*callable);
+  if (known != nullptr && known->is_for_scans && use_ != KnownFor::kScans) known = nullptr;
   return (known != nullptr && known->fits(*known, *call)) || IsKept(*callable);
 }
 
@@ -129,7 +136,10 @@ const Value* KnownObjects::FindUnknown(const Value& root) const {
 
 std::string NameOf(const Global& global) { return std::string(ModuleOf(global)) + "." + global.name; }
 
-bool IsKnownName(const Global& global) { return FindEntryOf(global) != nullptr || IsKnownValue(global); }
+bool IsKnownName(const Global& global) {
+  const KnownObject* known = FindEntryOf(global);
+  return (known != nullptr && !known->is_for_scans) || IsKnownValue(global);
+}
 
 bool IsKnownName(const std::string& name) {
   const std::size_t dot = name.rfind('.');

@@ -28,7 +28,10 @@ struct KnownObject {
   bool (*fits)(const KnownObject& known, const pytorch::Call& call);
   std::vector<std::string_view> words = {};  // The attributes or the members that there are; empty: any.
   OpenParts open = {};
+  bool is_for_scans = false;  // A file that is read holds it; it is never written again.
 };
+
+enum class KnownFor { kWriting, kScans };
 
 // Returns those that are made by a call, sorted by module and name.
 std::span<const KnownObject> AllKnownObjects();
@@ -36,9 +39,12 @@ std::span<const KnownObject> AllKnownObjects();
 class KnownObjects {
  public:
   // `keep`: "module.name" of objects that the user vouches for, in any form. Must outlive this object.
-  explicit KnownObjects(std::span<const std::string> keep = {}) : keep_(keep) {}
+  explicit KnownObjects(std::span<const std::string> keep = {}, KnownFor use = KnownFor::kWriting)
+      : keep_(keep), use_(use) {}
 
   bool IsKept(const pytorch::Global& global) const;
+  // Whether a class or function of this name makes a known object, is a known value itself, or is kept.
+  bool KnowsName(const pytorch::Global& global) const;
 
   // Returns whether this one value is known, independent of the values in it.
   bool IsKnown(const pytorch::Value& value) const;
@@ -52,11 +58,13 @@ class KnownObjects {
 
  private:
   std::span<const std::string> keep_;
+  KnownFor use_;
 };
 
 // "builtins.set" also of Python 2's `__builtin__.set`, "numpy._core.multiarray.scalar" also of numpy 1's.
 std::string NameOf(const pytorch::Global& global);
-// Returns whether a class or function of this name makes a known object, or is a known value itself.
+// Returns whether a class or function of this name makes a known object that is written again, or is a known value
+// itself.
 bool IsKnownName(const pytorch::Global& global);
 bool IsKnownName(const std::string& name);  // By NameOf().
 

@@ -16,6 +16,7 @@ constexpr OpenParts kOpenArguments = {.arguments = true};
 constexpr OpenParts kOpenEntries = {.entries = true};
 constexpr OpenParts kOpenState = {.state = true};
 
+using pytorch::Call;
 using Words = std::vector<std::string_view>;
 
 void AddPython(std::vector<KnownObject>& all) {
@@ -110,6 +111,36 @@ void AddTrainer(std::vector<KnownObject>& all) {
   }
 }
 
+// The file `.metadata` of torch.distributed.checkpoint, of 2.3 and later, of 2.0 to 2.2, and of 1.12 and 1.13.
+void AddDistributedCheckpoint(std::vector<KnownObject>& all) {
+  const auto add = [&all](std::string_view module, std::string_view name, bool (*fits)(const KnownObject&, const Call&),
+                          Words words,
+                          OpenParts open) { all.push_back({module, name, fits, std::move(words), open, true}); };
+  const Words formats = {"TORCH_CONTIGUOUS_FORMAT", "TORCH_CHANNELS_LAST", "TORCH_PRESERVE_FORMAT"};
+  for (const std::string_view module :
+       {"torch.distributed.checkpoint.metadata", "torch.distributed._shard.checkpoint.metadata"}) {
+    add(module, "Metadata", &HasAttributes,
+        {"state_dict_metadata", "planner_data", "storage_data", "storage_meta", "version"}, kOpenState);
+    add(module, "TensorStorageMetadata", &HasAttributes, {"properties", "size", "chunks"}, kOpenState);
+    add(module, "BytesStorageMetadata", &HasAttributes, {"none"}, kOpenState);
+    add(module, "ChunkStorageMetadata", &HasAttributes, {"offsets", "sizes"}, kOpenState);
+    add(module, "MetadataIndex", &HasAttributes, {"fqn", "index", "offset"}, kOpenState);
+    add(module, "StorageMeta", &HasAttributes, {"checkpoint_id", "save_id", "load_id", "modules"}, kOpenState);
+    add(module, "TensorProperties", &HasParts, {}, kOpenState);
+    add(module, "_MEM_FORMAT_ENCODING", &IsEnum, formats, kFixed);
+  }
+  for (const std::string_view module :
+       {"torch.distributed.checkpoint.filesystem", "torch.distributed._shard.checkpoint.filesystem"}) {
+    add(module, "_StorageInfo", &HasAttributes, {"relative_path", "offset", "length", "transform_descriptors"},
+        kOpenState);
+  }
+  constexpr std::string_view kSharded = "torch.distributed._shard.sharded_tensor.metadata";
+  add(kSharded, "TensorProperties", &HasParts, {}, kOpenState);
+  add(kSharded, "MEM_FORMAT_ENCODING", &IsEnum, formats, kFixed);
+  add("pathlib", "PosixPath", &IsPath, {}, kFixed);
+  add("pathlib._local", "PosixPath", &IsPath, {}, kFixed);
+}
+
 }  // namespace
 
 std::span<const KnownObject> AllKnownObjects() {
@@ -120,6 +151,7 @@ std::span<const KnownObject> AllKnownObjects() {
     AddDeepSpeed(all);
     AddMegatron(all);
     AddTrainer(all);
+    AddDistributedCheckpoint(all);
     std::sort(all.begin(), all.end(), [](const KnownObject& a, const KnownObject& b) {
       return std::tie(a.module, a.name) < std::tie(b.module, b.name);
     });

@@ -169,7 +169,19 @@ bool IsEnumMember(const KnownObject&, const Call& call) {
   });
 }
 
+bool IsPath(const KnownObject&, const Call& call) {
+  const auto* arguments = ArgumentsAlone(call);
+  return arguments != nullptr &&
+         std::ranges::all_of(*arguments, [](const ValuePtr& part) { return pytorch::AsText(*part).has_value(); });
+}
+
 bool IsTensorCall(const KnownObject&, const Call& call) { return ArgumentsAlone(call) != nullptr; }
+
+bool HasParts(const KnownObject&, const Call& call) {
+  const auto* arguments = call.arguments->As<Tuple>();
+  return call.form == Call::Form::kNewObject && arguments != nullptr && arguments->items.empty() &&
+         call.items.empty() && call.entries.empty() && call.state != nullptr && call.state->As<Tuple>() != nullptr;
+}
 
 bool HasNumbers(const KnownObject& known, const Call& call) { return HasAttributesOf(known, call, &IsPlainNumber); }
 

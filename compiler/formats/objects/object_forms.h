@@ -24,9 +24,11 @@ bool IsSize(const KnownObject& known, const pytorch::Call& call);         // tor
 bool IsDevice(const KnownObject& known, const pytorch::Call& call);       // torch.device('cuda', 0)
 bool IsEnum(const KnownObject& known, const pytorch::Call& call);         // Class(2), Class('linear')
 bool IsEnumMember(const KnownObject& known, const pytorch::Call& call);   // getattr(Class, 'gradients')
+bool IsPath(const KnownObject& known, const pytorch::Call& call);         // PosixPath('a', 'b')
 bool IsTensorCall(const KnownObject& known, const pytorch::Call& call);   // function(storage, …)
 bool HasNumbers(const KnownObject& known, const pytorch::Call& call);     // Class.__new__(), then plain attributes
 bool HasAttributes(const KnownObject& known, const pytorch::Call& call);  // the same, with any known values
+bool HasParts(const KnownObject& known, const pytorch::Call& call);       // Class.__new__(), then a tuple as its state
 
 // array_forms.cpp.
 bool IsNumpyArray(const KnownObject& known, const pytorch::Call& call);   // _reconstruct(ndarray, (0,), b'b')

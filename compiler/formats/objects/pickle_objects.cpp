@@ -43,7 +43,7 @@ class Judge {
     const auto& global = *made.value->As<Global>();
     FoundObject& object = found_.by_name[ObjectName(*made.value)];
     ++object.named;
-    if (!IsKnownName(global) && !IsOfTensors(global) && !known_.IsKept(global)) Mark(object, CallText(*made.value));
+    if (!known_.KnowsName(global) && !IsOfTensors(global)) Mark(object, CallText(*made.value));
   }
 
   // The value that is there at the end.

@@ -14,10 +14,11 @@ namespace ucp::objects {
 namespace {
 
 // The objects of a pickle of protocol 2 that are not known; "" if all are.
-std::string Unknown(const std::string& pickle, const std::vector<std::string>& keep = {}) {
+std::string Unknown(const std::string& pickle, const std::vector<std::string>& keep = {},
+                    KnownFor use = KnownFor::kWriting) {
   llvm::Expected<pytorch::Pickle> read = pytorch::ReadPickle("\x80\x02" + pickle + ".");
   if (!read) return "cannot be read: " + TakeFailure(read.takeError()).message;
-  const KnownObjects known(keep);
+  const KnownObjects known(keep, use);
   const pytorch::Value* unknown = known.FindUnknown(*read->root);
   return unknown == nullptr ? "" : CallText(*unknown);
 }
@@ -48,6 +49,25 @@ TEST(KnownObjectsTest, FormsOfFrameworksAreKnown) {
   EXPECT_EQ(Unknown(Name("argparse", "Namespace") + ")\x81" + Attributes("lr", "K\x01")), "");
   EXPECT_EQ(Unknown(Name("torch", "device") + Text("cpu") + "\x85R"), "");
   EXPECT_EQ(Unknown(kScaler + Attributes("cur_scale", "K\x01")), "");
+}
+
+// A scan knows what a file holds that is read, and no target gets that.
+TEST(KnownObjectsTest, MetadataOfDistributedCheckpointIsForScansAlone) {
+  const std::string module = "torch.distributed.checkpoint.metadata";
+  const std::string path = Name("pathlib", "PosixPath") + Text("a") + "\x85R";
+  for (const std::string& pickle :
+       {path, Name(module, "BytesStorageMetadata") + ")\x81", Name(module, "_MEM_FORMAT_ENCODING") + "K\x01\x85R",
+        Name(module, "StorageMeta") + ")\x81" + Attributes("checkpoint_id", path),
+        Name(module, "TensorProperties") + ")\x81" + Name("torch", "float32") + "\x85" + "b"}) {
+    EXPECT_EQ(Unknown(pickle, {}, KnownFor::kScans), "");
+    EXPECT_NE(Unknown(pickle), "");
+  }
+  const auto in_scan = [](const std::string& pickle) { return Unknown(pickle, {}, KnownFor::kScans); };
+  EXPECT_NE(in_scan(Name("pathlib", "PosixPath") + "K\x01\x85R"), "");
+  EXPECT_NE(in_scan(Name(module, "StorageMeta") + ")\x81" + Attributes("__class__", "K\x01")), "");
+  EXPECT_EQ(in_scan(Name(module, "Metadata") + ")\x81" + Attributes("planner_data", kCommand)), "posix.system('ls')");
+  EXPECT_EQ(in_scan(Name(module, "TensorProperties") + ")\x81" + kCommand + "\x85" + "b"), "posix.system('ls')");
+  EXPECT_FALSE(IsKnownName("pathlib.PosixPath"));
 }
 
 TEST(KnownObjectsTest, ADTypeOfNumbersIsKnown) {

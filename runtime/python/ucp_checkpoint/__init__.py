@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ucp_checkpoint._into import Filled, load_into
     from ucp_checkpoint._jobs import convert, diff, explain, verify
     from ucp_checkpoint._load import Loaded, Part, load
-    from ucp_checkpoint._save import Saver, Saving, save
+    from ucp_checkpoint._save import Saver, save
+    from ucp_checkpoint._saving import Saving
 
 __all__ = [
     "Error", "Filled", "Loaded", "OutOfMemory", "Part", "Saver", "Saving", "__version__", "convert", "diff", "explain",
@@ -26,7 +27,7 @@ __all__ = [
 _MODULE_OF = {"inspect": "_inspect", "Loaded": "_load", "Part": "_load", "load": "_load"}
 _MODULE_OF |= {"convert": "_jobs", "diff": "_jobs", "explain": "_jobs", "verify": "_jobs"}
 _MODULE_OF |= {"Filled": "_into", "load_into": "_into"}
-_MODULE_OF |= {"Saver": "_save", "Saving": "_save", "save": "_save"}
+_MODULE_OF |= {"Saver": "_save", "Saving": "_saving", "save": "_save"}
 
 
 def __getattr__(name: str) -> object:

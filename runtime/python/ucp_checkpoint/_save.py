@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import sys
 import threading
-import time
+import weakref
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path as SystemPath
 from typing import TYPE_CHECKING, Any
 
@@ -15,66 +17,19 @@ from ucp_checkpoint import _arguments, _ucp
 from ucp_checkpoint._agree import agree
 from ucp_checkpoint._arrays import need_torch
 from ucp_checkpoint._failure import failure
+from ucp_checkpoint._saving import DONE, STAGED, STAGING, Progress, Saving
 from ucp_checkpoint._source import Path, Settings, source_from
 from ucp_checkpoint._work import byte_count, thread_count
 
 if TYPE_CHECKING:
     import torch
 
+    from ucp_checkpoint._job_state import JobState, Moment
     from ucp_checkpoint._ranks import Group
-    from ucp_checkpoint._saved_dict import Description, SavedDict
+    from ucp_checkpoint._saved_dict import Description
 
-_STAGING, _STAGED, _DONE = 1, 2, 3  # SaveStep
-_SECONDS_BETWEEN_SIGNALS = 0.1  # Python handles them between two waits.
-
-
-class Step:
-    """A point that a save reaches: `staged`, or `durable`."""
-
-    def __init__(self, client: _ucp.SaveClient, number: int, step: int) -> None:
-        self._client, self._number, self._step = client, number, step
-
-    def done(self) -> bool:
-        """Whether it is reached, or the save has failed."""
-        try:
-            return self._client.wait(self._number, self._step, 0)
-        except _ucp.Error:
-            return True
-
-    def result(self, timeout: float | None = None) -> None:
-        """Waits until it is reached. Raises the error of a save that has failed, and TimeoutError."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = _SECONDS_BETWEEN_SIGNALS if until is None else min(_SECONDS_BETWEEN_SIGNALS, until - time.monotonic())
-            if self._client.wait(self._number, self._step, max(left, 0)):
-                return
-            if until is not None and time.monotonic() >= until:
-                raise TimeoutError(f"the save has not come so far within {timeout} s")
-
-
-class Saving:
-    """A save that goes on."""
-
-    def __init__(self, client: _ucp.SaveClient, number: int, path: str) -> None:
-        self.path = path
-        self.staged = Step(client, number, _STAGED)  # From then on the state may change.
-        self.durable = Step(client, number, _DONE)  # The checkpoint is complete at its path.
-        self.is_seen = False  # Its error has been raised.
-        self._client, self._number = client, number
-
-    def done(self) -> bool:
-        """Whether it has ended, well or not."""
-        return self.durable.done()
-
-    def result(self, timeout: float | None = None) -> dict[str, Any]:
-        """Waits for the end. Returns what `ucprun convert --json` prints of a conversion."""
-        try:
-            self.durable.result(timeout)
-        except _ucp.Error:
-            self.is_seen = True
-            raise
-        report: dict[str, Any] = json.loads(self._client.report(self._number))
-        return report
+_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_FOR_OTHERS = 5.0  # To call the same save, where this rank is about to end.
 
 
 def _writer_program() -> bytes:
@@ -99,33 +54,14 @@ def _group_of(group: object, no_dist: bool) -> Group | None:
     return Group(group, "ucp.Saver")
 
 
-def _root_of(state: object, optimizer: object) -> dict[str, Any]:
-    """The nested dict of a module and its optimizer, or of a dict."""
-    import torch
-
-    from ucp_checkpoint._saved_dict import ModuleTensors, optimizer_state
-
-    if isinstance(state, torch.nn.Module):
-        root: dict[str, Any] = {"model": ModuleTensors(state)}
-        if optimizer is not None:
-            if not isinstance(optimizer, torch.optim.Optimizer):
-                raise failure("usage", f"optimizer= is a {type(optimizer).__name__} and no torch.optim.Optimizer")
-            root["optimizer"] = optimizer_state(state, optimizer)
-        return root
-    if not isinstance(state, Mapping):
-        raise failure("usage", f"the state is a module or a dict, not a {type(state).__name__}")
-    if optimizer is not None:
-        raise failure("usage", "with an optimizer the state is its module, which gives its states their names")
-    return dict(state)
-
-
 class Saver:
     """Saves the state of a job again and again, while it trains on.
 
     All ranks make one, before they train. It plans, takes the memory that a save is staged in, and starts the process
     that writes; what cannot be saved is refused here. `state` is a module, with `optimizer` for its optimizer, or a
     nested dict of tensors and values, as torch.distributed.checkpoint saves it; ranks may hold parts of its tensors
-    (DTensors) or all of them. `to` is any target of `ucp.convert`. All ranks then make the same calls of save().
+    (DTensors) or all of them. `to` is any target of `ucp.convert`. `extra` is an example of what save() will be given
+    beside the state, for the plan. All ranks then make the same calls of save(), each from one thread at a time.
     """
 
     _reads_memory = False  # Whether each save is waited for, so that it needs no copy.
@@ -154,42 +90,56 @@ class Saver:
         ds_config: Path | None = None,
     ) -> None:
         need_torch("Saver() saves tensors of PyTorch")
+        from ucp_checkpoint._job_state import JobState
+        from ucp_checkpoint._saved_dict import pickled
+
         self._savings: list[Saving] = []
+        self._new_state: Progress | None = None  # The last save that had other entries, until all have staged it.
         self._hook: Any = None
+        self._is_closed = False
+        self._process = os.getpid()
         problem: Exception | None = None
-        described = None
+        moment: Moment | None = None
+        values = b""
         self._settings = _ucp.SaverSettings()
         try:
-            source = source_from(
-                "memory", spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states
-            )
+            source = source_from("memory", spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states)
             self._set(to, source, keep, on_death, timeout, nice, threads, memory)
             target = _ucp.Target()
             target.keep_opaque = _arguments.texts("keep_opaque", keep_opaque)
             target.ds_config = _arguments.path("ds_config", ds_config) if ds_config is not None else b""
             self._settings.target = target
-            self._root = _root_of(state, optimizer)
-            described, values = self._first_state(state, optimizer, extra or {})
+            self._job: JobState = JobState(state, optimizer)
         except Exception as error:
             problem = error
         ranks = _group_of(group, no_dist)
         agree(ranks, problem)
-        assert described is not None
+        if ranks is not None:
+            names = json.dumps(self._job.names_of_groups()).encode()
+            self._job.join_groups([json.loads(told) for told in ranks.all_gather(names)])
+        try:
+            moment = self._job.first(_mapping_of(extra))
+            values = pickled(moment.values)
+        except Exception as error:
+            problem = error
+        agree(ranks, problem)
+        assert moment is not None
+        self._described: Description = moment.described
         self._rank = ranks.rank if ranks is not None else 0
         with ranks or nullcontext():
             self._client = _ucp.SaveClient.open(
                 ranks.ranks if ranks is not None else None,
                 _writer_program(),
                 self._settings,
-                described.entries,
-                described.memory,
+                self._described.entries,
+                self._described.memory,
                 values,
                 self._settings.threads,
             )
-        self._described = described
         self.plan: dict[str, Any] = json.loads(self._client.layout()[3])
         if optimizer is not None:
             self._hook = optimizer.register_step_pre_hook(self._wait_for_staging)
+        self._at_exit = _call_at_exit(self)
 
     def _set(
         self,
@@ -217,39 +167,11 @@ class Saver:
         settings.finishes_orphans = on_death == "finish"
         settings.reads_memory = self._reads_memory
 
-    def _first_state(self, state: object, optimizer: Any, extra: Mapping[str, object]) -> tuple[Description, bytes]:
-        """Returns the entries to save. An optimizer that has made no step is asked which states it will have."""
-        from ucp_checkpoint._saved_dict import describe, pickled
-
-        self._dict = self._flatten(extra)
-        described = describe(self._dict)
-        if optimizer is not None and not optimizer.state:
-            from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
-
-            try:
-                _without_gradients(optimizer, lambda: get_optimizer_state_dict(state, optimizer))  # type: ignore[arg-type]
-                described = describe(self._flatten(extra))
-            finally:
-                optimizer.state.clear()
-        return described, pickled(self._dict.values())
-
-    def _flatten(self, extra: Mapping[str, object]) -> SavedDict:
-        from ucp_checkpoint._saved_dict import SavedDict
-
-        root = dict(self._root)
-        for name, value in extra.items():
-            if name in root:
-                raise failure("usage", f"extra has an entry `{name}`, which the state also has")
-            root[name] = value.state_dict() if hasattr(value, "state_dict") else value
-        return SavedDict(root)
-
     def _wait_for_staging(self, *_: object) -> None:
         """Before the optimizer changes what is being staged."""
-        if self._savings:
-            try:
-                self._savings[-1].staged.result()
-            except _ucp.Error:
-                return  # It is raised where the save's end is asked for.
+        if self._savings and os.getpid() == self._process:
+            with suppress(_ucp.Error):  # It is raised where the save's end is asked for.
+                self._savings[-1].progress.wait_for(STAGED)
 
     def save(
         self,
@@ -262,48 +184,58 @@ class Saver:
         """Begins to save to the folder `path`, which appears complete or not at all. All ranks call it.
 
         Returns at once: the state may not change before `staged` is done, which the optimizer of the Saver waits for
-        by itself before its next step. `extra` has further entries, such as a scheduler or a number of steps. Raises
-        the error of an earlier save that nobody has seen.
+        by itself before its next step. A module's buffers are copied at once. `extra` has further entries, such as a
+        scheduler or a number of steps. `tag` names the checkpoint within formats that have such names; it is the last
+        part of the path. With `force` a folder at the path is replaced. Raises the error of an earlier save that
+        nobody has seen; an error of this save is raised by what is returned.
         """
+        if os.getpid() != self._process:
+            raise failure("usage", f"the saver is that of process {self._process}, of which this one is a fork")
+        if self._is_closed:
+            raise failure("usage", "the saver is closed")
         self._raise_unseen()
         problem = ""
+        moment: Moment | None = None
         entries = memory = None
         values = b""
         place, name = b"", ""
-        force = _arguments.flag("force", force)
         try:
             place = os.path.abspath(_arguments.path("path", path))
-            name = os.path.basename(os.fsdecode(place)) if tag is None else _arguments.text("tag", tag)
-            entries, memory, values = self._now(extra or {})
-        except _ucp.Error as error:
-            problem = str(error)
-        number = self._client.begin(place, name, force, values, problem, entries, memory)
-        saving = Saving(self._client, number, os.fsdecode(place))
+            force = _arguments.flag("force", force)
+            name = _name_of(place) if tag is None else _arguments.text("tag", tag)
+            is_free = not self._savings or self._savings[-1].staged.done()
+            moment = self._job.now(_mapping_of(extra), is_free)
+            entries, memory, values = self._news_of(moment)
+        except Exception as error:  # All ranks shall hear of it.
+            moment = None
+            problem = str(error) if isinstance(error, _ucp.Error) else f"{type(error).__name__}: {error}"
+        number = self._client.begin(place, name, force is True, values, problem, entries, memory)
+        saving = Saving(Progress(self._client, number, moment), os.fsdecode(place))
         self._savings.append(saving)
-        if not problem and any(box.device.type != "cpu" for boxes in self._described.boxes for box in boxes):
-            threading.Thread(target=self._stage_devices, args=(number, self._event()), daemon=True).start()
+        if moment is None:
+            return saving
+        self._described = moment.described
+        if entries is not None:
+            self._new_state = saving.progress
+        if any(box.device.type != "cpu" for boxes in moment.described.boxes for box in boxes):
+            arguments = (saving.progress, moment.described, self._event())
+            threading.Thread(target=self._stage_devices, args=arguments, daemon=True).start()
         return saving
 
-    def _now(self, extra: Mapping[str, object]) -> tuple[Any, Any, bytes]:
-        """Returns the changes since the last save: entries, if they are other ones, their places, and the values."""
-        from ucp_checkpoint._saved_dict import describe, pickled
+    def _news_of(self, moment: Moment) -> tuple[Any, Any, bytes]:
+        """What is new since the last save: the entries, if they are other ones, where they lie, and the values."""
+        from ucp_checkpoint._saved_dict import pickled
 
-        entries = memory = None
-        state = self._dict if not extra and self._dict.is_as_before() else self._flatten(extra)
-        if state is not self._dict:
-            described = describe(state)
-            if described.entries != self._described.entries:
-                entries = described.entries
-            memory = described.memory
-            self._dict, self._described = state, described
-        values = state.values()
-        if entries is None:
-            mine = {described_entry[0] for described_entry in self._entries_with_values()}
-            values = {key: value for key, value in values.items() if key in mine}
-        return entries, memory, pickled(values) if values else b""
-
-    def _entries_with_values(self) -> list[_ucp.HeldEntry]:
-        return [self._described.entries[entry] for entry in self._client.layout()[1]]
+        described, values = moment.described, moment.values
+        if self._new_state is not None and self._new_state.is_staged():
+            self._new_state = None
+        if self._new_state is not None or described.entries != self._described.entries:
+            # After a save that may have failed nobody knows which entries the writer has.
+            return described.entries, described.memory, pickled(values)
+        memory = None if described.memory == self._described.memory else described.memory
+        mine = {described.entries[entry][0] for entry in self._client.layout()[1]}
+        values = {key: value for key, value in values.items() if key in mine}
+        return None, memory, pickled(values) if values else b""
 
     def _event(self) -> Any:
         """Of the work on GPUs that the state comes from."""
@@ -315,14 +247,14 @@ class Saver:
         event.record()
         return event
 
-    def _stage_devices(self, number: int, event: Any) -> None:
+    def _stage_devices(self, progress: Progress, described: Description, event: Any) -> None:
         """Copies what is not in the host's memory."""
         import ctypes
 
         import torch
 
         try:
-            while not self._client.wait(number, _STAGING, _SECONDS_BETWEEN_SIGNALS):
+            while not progress.has_reached(STAGING, _SECONDS_BETWEEN_LOOKS):
                 pass
         except _ucp.Error:
             return
@@ -331,10 +263,10 @@ class Saver:
         if event is not None:
             event.synchronize()
         for entry, number_of_box, offset, count in self._client.layout()[0]:
-            box = self._described.boxes[entry][number_of_box]
-            if box.device.type != "cpu":
+            box = described.boxes[entry][number_of_box]
+            if box.device.type != "cpu" and count > 0:
                 segment[offset : offset + count].view(box.dtype).view(box.shape).copy_(box)
-        self._client.finish_staging(number)
+        self._client.finish_staging(progress.number)
 
     def _raise_unseen(self) -> None:
         left = []
@@ -343,7 +275,8 @@ class Saver:
             if not saving.done():
                 left.append(saving)
                 continue
-            if saving.is_seen or first is not None:
+            saving.progress.release()
+            if saving.progress.is_seen or first is not None:
                 continue
             try:
                 saving.result()
@@ -355,32 +288,60 @@ class Saver:
 
     def close(self) -> None:
         """Waits for saves that go on, and ends the process that writes. Raises an error that nobody has seen."""
+        self._end(None)
+        self._raise_unseen()
+
+    def _end(self, patience: float | None) -> None:
+        """`patience` is for other ranks, to call the same save; None: until the timeout."""
+        if os.getpid() != self._process:
+            return
+        self._is_closed = True
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
+        atexit.unregister(self._at_exit)
         self._client.close()
         for saving in self._savings:
-            while not saving.done():
-                saving.durable.result()
-        self._raise_unseen()
+            with suppress(_ucp.Error, TimeoutError):
+                saving.progress.wait_for(STAGING, patience)
+                saving.progress.wait_for(DONE)
 
     def __enter__(self) -> Saver:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:  # That is what the caller wants to see.
+            self._end(_SECONDS_FOR_OTHERS)
 
 
-def _without_gradients(optimizer: torch.optim.Optimizer, work: Any) -> None:
-    """PyTorch makes no states while there are gradients."""
-    gradients = [(parameter, parameter.grad) for group in optimizer.param_groups for parameter in group["params"]]
-    try:
-        for parameter, _ in gradients:
-            parameter.grad = None
-        work()
-    finally:
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
+def _mapping_of(extra: object) -> Mapping[str, object]:
+    return _arguments.mapping("extra", {} if extra is None else extra)
+
+
+def _name_of(place: bytes) -> str:
+    return os.path.basename(place).decode(errors="replace")
+
+
+def _call_at_exit(saver: Saver) -> Any:
+    """Of a saver that nobody closes: what has begun is finished, and an error is not lost."""
+    weak = weakref.ref(saver)
+
+    def end() -> None:
+        saver = weak()
+        if saver is None or os.getpid() != saver._process:
+            return
+        try:
+            saver._end(_SECONDS_FOR_OTHERS)
+            for saving in saver._savings:
+                if not saving.done():
+                    sys.stderr.write(f"ucp.Saver: the save to `{saving.path}` is given up: not all ranks called it\n")
+            saver._raise_unseen()
+        except _ucp.Error as error:
+            sys.stderr.write(f"ucp.Saver: {error}\n")
+
+    return atexit.register(end)
 
 
 class _OneSave(Saver):

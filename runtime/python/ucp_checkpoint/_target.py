@@ -57,7 +57,7 @@ class Place:
 
 
 @cache
-def _dtype_name(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
@@ -173,7 +173,7 @@ class Target:
             (
                 place.tensor,
                 place.state,
-                _dtype_name(place.value.dtype),
+                dtype_name(place.value.dtype),
                 place.value.shape,
                 place.holds,
                 self._names.get(place.tensor, []),

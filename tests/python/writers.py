@@ -1,0 +1,89 @@
+"""The processes that a Saver starts, as /proc shows them: a supervisor, and the writer proper as its child."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+
+SOON = 10.0
+
+
+def children_of(process: int) -> list[int]:
+    """Also those that have ended and that nobody has waited for."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and parent_of(int(entry.name)) == process:
+            found.append(int(entry.name))
+    return found
+
+
+def _status(process: int) -> list[str]:
+    """The state, the parent, and what follows in /proc."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return []
+
+
+def parent_of(process: int) -> int:
+    """0 of one that is gone."""
+    status = _status(process)
+    return int(status[1]) if status else 0
+
+
+def is_alive(process: int) -> bool:
+    """And not a zombie."""
+    status = _status(process)
+    return bool(status) and status[0] != "Z"
+
+
+def supervisors_of(process: int) -> list[int]:
+    """The processes of savers that this one has started, if they live."""
+    found = []
+    for child in children_of(process):
+        try:
+            command = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"write-saves" in command:
+            found.append(child)
+    return found
+
+
+def supervisor_of(process: int) -> int:
+    """Of a process with one Saver."""
+    (found,) = supervisors_of(process)
+    return found
+
+
+def worker_of(supervisor: int) -> int:
+    """Waits for it: another one is started when one has died."""
+    wait_until(lambda: any(map(is_alive, children_of(supervisor))))
+    return next(filter(is_alive, children_of(supervisor)))
+
+
+def wait_until(happens: Callable[[], bool], seconds: float = SOON) -> None:
+    """Fails if it does not happen soon."""
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.005)
+
+
+@contextmanager
+def stopped(process: int) -> Iterator[None]:
+    """It does nothing within the block."""
+    os.kill(process, SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, SIGCONT)
+
+
+def leftovers(folder: Path) -> list[str]:
+    """What is in it that is no checkpoint under its own name."""
+    return sorted(entry.name for entry in folder.iterdir() if entry.name.startswith(".") or not entry.is_dir())

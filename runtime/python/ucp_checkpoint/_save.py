@@ -186,14 +186,15 @@ class Saver:
         Returns at once: the state may not change before `staged` is done, which the optimizer of the Saver waits for
         by itself before its next step. A module's buffers are copied at once. `extra` has further entries, such as a
         scheduler or a number of steps. `tag` names the checkpoint within formats that have such names; it is the last
-        part of the path. With `force` a folder at the path is replaced. Raises the error of an earlier save that
-        nobody has seen; an error of this save is raised by what is returned.
+        part of the path. With `force` a folder at the path is replaced. An error of this save is raised by what is
+        returned. Raises the error of an earlier save that nobody has seen; then this one has begun all the same, as it
+        has on other ranks, where that error may have been seen.
         """
         if os.getpid() != self._process:
             raise failure("usage", f"the saver is that of process {self._process}, of which this one is a fork")
         if self._is_closed:
             raise failure("usage", "the saver is closed")
-        self._raise_unseen()
+        unseen = self._unseen()
         problem = ""
         moment: Moment | None = None
         entries = memory = None
@@ -212,14 +213,15 @@ class Saver:
         number = self._client.begin(place, name, force is True, values, problem, entries, memory)
         saving = Saving(Progress(self._client, number, moment), os.fsdecode(place))
         self._savings.append(saving)
-        if moment is None:
-            return saving
-        self._described = moment.described
-        if entries is not None:
-            self._new_state = saving.progress
-        if any(box.device.type != "cpu" for boxes in moment.described.boxes for box in boxes):
-            arguments = (saving.progress, moment.described, self._event())
-            threading.Thread(target=self._stage_devices, args=arguments, daemon=True).start()
+        if moment is not None:
+            self._described = moment.described
+            if entries is not None:
+                self._new_state = saving.progress
+            if any(box.device.type != "cpu" for boxes in moment.described.boxes for box in boxes):
+                arguments = (saving.progress, moment.described, self._event())
+                threading.Thread(target=self._stage_devices, args=arguments, daemon=True).start()
+        if unseen is not None:
+            raise unseen
         return saving
 
     def _news_of(self, moment: Moment) -> tuple[Any, Any, bytes]:
@@ -268,7 +270,8 @@ class Saver:
                 segment[offset : offset + count].view(box.dtype).view(box.shape).copy_(box)
         self._client.finish_staging(progress.number)
 
-    def _raise_unseen(self) -> None:
+    def _unseen(self) -> _ucp.Error | None:
+        """The first error that nobody has seen, of saves that have ended."""
         left = []
         first: _ucp.Error | None = None
         for saving in self._savings:
@@ -276,15 +279,18 @@ class Saver:
                 left.append(saving)
                 continue
             saving.progress.release()
-            if saving.progress.is_seen or first is not None:
-                continue
             try:
-                saving.result()
+                if not saving.progress.is_seen:
+                    saving.result()
             except _ucp.Error as error:
-                first = error
+                first = first or error
         self._savings = left
-        if first is not None:
-            raise first
+        return first
+
+    def _raise_unseen(self) -> None:
+        unseen = self._unseen()
+        if unseen is not None:
+            raise unseen
 
     def close(self) -> None:
         """Waits for saves that go on, and ends the process that writes. Raises an error that nobody has seen."""

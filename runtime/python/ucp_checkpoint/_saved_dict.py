@@ -150,19 +150,25 @@ def local_of(key: str, value: Any) -> torch.Tensor:
     local: torch.Tensor = (value._local_tensor if is_distributed(value) else value).detach()
     if local.device.type == "meta":
         raise failure("usage", f"`{key}` is on the meta device and has no numbers")
+    if not _has_memory(local):
+        kind = type(value).__name__
+        said = f"`{key}` is a {kind} without memory of its own numbers; save the tensors that have them"
+        raise failure("unsupported", said)
     if type(local) is not torch.Tensor:
-        kind = type(local).__name__
-        try:
-            local = local.as_subclass(torch.Tensor)
-            local.data_ptr()
-        except (RuntimeError, TypeError):
-            said = f"`{key}` is a {kind} without memory of its own numbers; save the tensors that have them"
-            raise failure("unsupported", said) from None
+        local = local.as_subclass(torch.Tensor)
     if local.is_neg() or local.is_conj():
         raise failure("unsupported", f"`{key}` is a view that negates or conjugates what its memory holds")
     if dtype_name(local.dtype) not in _DTYPES:
         raise failure("unsupported", f"`{key}` has numbers of the unknown kind {dtype_name(local.dtype)}")
     return local
+
+
+def _has_memory(local: torch.Tensor) -> bool:
+    """Wrappers of other tensors have none, and neither have tensors whose storage was made empty."""
+    try:
+        return local.numel() == 0 or local.data_ptr() != 0
+    except RuntimeError:
+        return False
 
 
 @dataclass

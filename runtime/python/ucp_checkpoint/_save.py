@@ -312,6 +312,10 @@ class Saver:
                 saving.progress.wait_for(STAGING, patience)
                 saving.progress.wait_for(DONE)
 
+    def __del__(self) -> None:
+        if hasattr(self, "_at_exit"):  # It was made.
+            _end_forgotten(self)
+
     def __enter__(self) -> Saver:
         return self
 
@@ -331,29 +335,27 @@ def _name_of(place: bytes) -> str:
 
 
 def _call_at_exit(saver: Saver) -> Any:
-    """Of a saver that nobody closes: what has begun is finished, and an error is not lost."""
     weak = weakref.ref(saver)
 
     def end() -> None:
         saver = weak()
-        if saver is None or os.getpid() != saver._process:
-            return
-        try:
-            saver._end(_SECONDS_FOR_OTHERS)
-            for saving in saver._savings:
-                if not saving.done():
-                    sys.stderr.write(f"ucp.Saver: the save to `{saving.path}` is given up: not all ranks called it\n")
-            saver._raise_unseen()
-        except _ucp.Error as error:
-            sys.stderr.write(f"ucp.Saver: {error}\n")
+        if saver is not None:
+            _end_forgotten(saver)
 
     return atexit.register(end)
 
 
-class _OneSave(Saver):
-    """The job waits for it."""
-
-    _reads_memory = True
+def _end_forgotten(saver: Saver) -> None:
+    """One that nobody has closed: what has begun is finished, and an error is not lost."""
+    if os.getpid() != saver._process or saver._is_closed:
+        return
+    saver._end(_SECONDS_FOR_OTHERS)
+    for saving in saver._savings:
+        if not saving.done():
+            sys.stderr.write(f"ucp.Saver: the save to `{saving.path}` is given up: not all ranks called it\n")
+    error = saver._unseen()
+    if error is not None:
+        sys.stderr.write(f"ucp.Saver: {error}\n")
 
 
 def save(state: object, path: Path, optimizer: torch.optim.Optimizer | None = None, **settings: Any) -> dict[str, Any]:

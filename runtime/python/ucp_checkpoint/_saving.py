@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import threading
 import time
 from typing import Any
 
@@ -10,6 +12,17 @@ from ucp_checkpoint import _ucp
 
 STAGING, STAGED, DONE = 1, 2, 3  # SaveStep
 _SECONDS_BETWEEN_SIGNALS = 0.1  # Python handles them between two waits.
+# A thread within the extension module when the interpreter ends would end the process with it.
+_waiting: set[int] = set()
+_ends = threading.Event()
+
+
+@atexit.register
+def _hold_threads() -> None:
+    _ends.set()
+    until = time.monotonic() + 1
+    while _waiting and time.monotonic() < until:
+        time.sleep(0.005)
 
 
 class Progress:
@@ -23,7 +36,14 @@ class Progress:
 
     def has_reached(self, step: int, seconds: float) -> bool:
         """Waits for so long at most. Raises the error of a save that has failed."""
-        return self._client.wait(self.number, step, seconds)
+        thread = threading.get_ident()
+        if _ends.is_set() and thread != threading.main_thread().ident:
+            threading.Event().wait()  # A daemon thread has nothing to do any more.
+        _waiting.add(thread)
+        try:
+            return self._client.wait(self.number, step, seconds)
+        finally:
+            _waiting.discard(thread)
 
     def wait_for(self, step: int, timeout: float | None = None) -> None:
         """Until it has come so far. Raises the error of a save that has failed, and TimeoutError."""

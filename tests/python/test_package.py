@@ -106,19 +106,30 @@ def types_in_the_module(function: Any) -> list[str]:
 def test_the_stubs_have_the_modules_types() -> None:
     """Of every function, method and property, and of its setter."""
     text = (SOURCE / "runtime" / "python" / "ucp_checkpoint" / "_ucp.pyi").read_text()
-    (alias,) = re.findall(r"^Held: TypeAlias = (.*)$", text, re.MULTILINE)
+    aliases = {
+        statement.target.id: ast.unparse(statement.value)
+        for statement in ast.parse(text).body
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.annotation) == "TypeAlias"
+    }
+    assert aliases
+    for alias, meant in aliases.items():
+        text = re.sub(rf"\b{alias}\b(?!: TypeAlias)", meant, text)
     compared = 0
 
     def compare(stub: ast.FunctionDef, owner: Any) -> None:
         nonlocal compared
         decorators = [ast.unparse(decorator) for decorator in stub.decorator_list]
         value = vars(owner)[stub.name]
-        if decorators:
+        if decorators and decorators != ["staticmethod"]:
             value = value.fset if decorators[0].endswith(".setter") else value.fget
-        assert types_of(stub) == types_in_the_module(value), (owner, stub.name)
+        known = types_in_the_module(value)
+        # A tuple that the module puts together by itself has no types of entries there.
+        both = zip(types_of(stub), known, strict=True)
+        said = [word.split("[")[0] if other == "tuple" else word for word, other in both]
+        assert said == known, (owner, stub.name)
         compared += 1
 
-    for statement in ast.parse(text.replace("list[Held]", f"list[{alias}]")).body:
+    for statement in ast.parse(text).body:
         if isinstance(statement, ast.FunctionDef):
             compare(statement, ucp._ucp)
         elif isinstance(statement, ast.ClassDef):

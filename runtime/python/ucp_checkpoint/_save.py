@@ -217,7 +217,7 @@ class Saver:
             self._described = moment.described
             if entries is not None:
                 self._new_state = saving.progress
-            if any(box.device.type != "cpu" for boxes in moment.described.boxes for box in boxes):
+            if moment.described.is_on_devices:
                 arguments = (saving.progress, moment.described, self._event())
                 threading.Thread(target=self._stage_devices, args=arguments, daemon=True).start()
         if unseen is not None:

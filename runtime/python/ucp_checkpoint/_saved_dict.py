@@ -34,7 +34,8 @@ class Leaf:
     container: Any  # container[place] is the entry.
     place: Any
     value: Any
-    local: torch.Tensor | None = None  # The part of a tensor that this rank has.
+    local: torch.Tensor | None = None  # What this rank has of a tensor.
+    is_distributed: bool = False
     address: int = 0
     copy: torch.Tensor | None = None  # Of the local tensor, where that may change before it is staged.
 
@@ -96,6 +97,7 @@ class SavedDict:
         leaf = Leaf(key, path, container, place, value)
         if isinstance(value, torch.Tensor):
             leaf.local = local_of(key, value)
+            leaf.is_distributed = is_distributed(value)
             leaf.address = leaf.local.data_ptr()
         self.leaves.append(leaf)
         return leaf
@@ -106,14 +108,21 @@ class SavedDict:
             if len(container) != len(known):
                 return False
             for (place, value), entry in zip(_items(container), known, strict=True):
-                if not isinstance(entry, Leaf):
+                if entry.__class__ is not Leaf:
                     if value is not entry:
                         return False
-                elif entry.local is None:
-                    if entry.place != place or isinstance(value, torch.Tensor) or _is_container(value):
-                        return False
-                elif value is not entry.value or entry.place != place or _address_of(entry, value) != entry.address:
+                elif entry.place != place:
                     return False
+                elif entry.local is None:
+                    if isinstance(value, torch.Tensor) or _is_container(value):
+                        return False
+                else:
+                    if value is not entry.value:
+                        return False
+                    if entry.is_distributed:
+                        value = value._local_tensor
+                    if value.data_ptr() != entry.address:  # It may have been given other memory.
+                        return False
         return True
 
     def copy_again(self) -> None:
@@ -125,12 +134,6 @@ class SavedDict:
     def values(self) -> dict[str, Any]:
         """The values as they are now, by key."""
         return {leaf.key: leaf.container[leaf.place] for leaf in self.leaves if leaf.local is None}
-
-
-def _address_of(leaf: Leaf, value: Any) -> int:
-    """Where the elements are now: a tensor may have been given other memory."""
-    address: int = (value._local_tensor if is_distributed(value) else value).data_ptr()
-    return address
 
 
 _DTYPES = {
@@ -178,9 +181,11 @@ class Description:
     entries: list[_ucp.HeldEntry]
     memory: list[list[_ucp.BoxMemory]]
     boxes: list[list[torch.Tensor]]  # The same, as tensors.
+    is_on_devices: bool = False  # Some of them.
 
     def __add__(self, other: Description) -> Description:
-        return Description(self.entries + other.entries, self.memory + other.memory, self.boxes + other.boxes)
+        return Description(self.entries + other.entries, self.memory + other.memory, self.boxes + other.boxes,
+                           self.is_on_devices or other.is_on_devices)  # fmt: skip
 
 
 def describe(state: SavedDict) -> Description:
@@ -196,6 +201,7 @@ def describe(state: SavedDict) -> Description:
         boxes = list(_boxes_of(leaf.key, leaf.value, leaf.local if leaf.copy is None else leaf.copy))
         described.entries.append((leaf.key, leaf.path, dtype, tuple(leaf.value.shape), [place for place, _ in boxes]))
         described.boxes.append([box for _, box in boxes])
+        described.is_on_devices |= leaf.local.device.type != "cpu"
         described.memory.append([_memory_of(box) for _, box in boxes])
     return described
 

@@ -4,6 +4,7 @@
 // A process that does nothing else keeps the socket at which ranks connect, and starts the writer proper. If that one
 // dies, it says how and starts another, which the ranks find at the same address.
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,24 +16,38 @@
 
 #include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "runtime/driver/commands.h"
+#include "runtime/save/python_arguments.h"
 #include "runtime/save/spawn_writer.h"
 #include "runtime/save/writer.h"
 
 namespace ucp {
 namespace {
 
+constexpr int kServedNobody = 75;  // The exit code of a writer that not all ranks came to.
+
 // In the child: serves one generation of ranks.
 int Serve() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (llvm::Error error = ServeRanks(RealFileSystem(), Descriptor(kListenerDescriptor))) {
-    return ShowError("ucprun", std::move(error), /*json=*/false);
+  llvm::Expected<Served> served = ServeRanks(RealFileSystem(), Descriptor(kListenerDescriptor));
+  if (!served) return ShowError("ucprun", served.takeError(), /*json=*/false);
+  return *served == Served::kAll ? 0 : kServedNobody;
+}
+
+// Until a rank connects; false once the job has ended.
+bool WaitForRanks(pid_t job) {
+  while (::getppid() == job) {
+    pollfd wait{kListenerDescriptor, POLLIN, 0};
+    if (::poll(&wait, 1, 1000) > 0) return true;
   }
-  return 0;
+  return false;
 }
 
 int KeepServing() {
-  while (true) {
+  const pid_t job = ::getppid();
+  for (bool is_first = true;; is_first = false) {
+    if (!is_first && !WaitForRanks(job)) return 0;
     const pid_t writer = ::fork();
     if (writer == 0) {
       const int code = Serve();
@@ -42,8 +57,9 @@ int KeepServing() {
     if (writer < 0) return ShowError("ucprun", SystemError("cannot start", "the writer", errno), /*json=*/false);
     int status = 0;
     if (Uninterrupted([&] { return ::waitpid(writer, &status, 0); }) < 0) return EXIT_FAILURE;
-    if (WIFEXITED(status)) return WEXITSTATUS(status);  // All ranks have left, or the system fails.
-    ShowMessage(fmt::format("it was ended by signal {}", WTERMSIG(status)));
+    const bool is_to_go_on = WIFEXITED(status) && WEXITSTATUS(status) == kServedNobody && !is_first;
+    if (WIFEXITED(status) && !is_to_go_on) return WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) ShowMessage(fmt::format("it was ended by signal {}", WTERMSIG(status)));
   }
 }
 
@@ -54,6 +70,7 @@ void AddWriteSavesCommand(CLI::App& app, int& exit_code) {
   command->group("");
   command->callback([&exit_code] {
     // The job's terminal is not this process's: it ends when the ranks have left.
+    SpellOptionsBy(PythonArgument);
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGHUP, SIG_IGN);
     exit_code = KeepServing();

@@ -19,16 +19,14 @@ constexpr std::uint64_t kMostSmallBytes = 64 << 10;
 std::string SegmentName(std::size_t rank) { return fmt::format("rank_{}", rank); }
 std::string ValuesName(std::size_t rank) { return fmt::format("rank_{}_values.pt", rank); }
 
-JobItems::JobItems(const JoinedState& state, ReadableFileSystem& files, Checkpoint& checkpoint)
-    : state_(state),
-      files_(files),
-      storage_(checkpoint.inventory.storage),
+JobItems::JobItems(ReadableFileSystem& files, Checkpoint& checkpoint)
+    : storage_(checkpoint.inventory.storage),
       training_(checkpoint.training),
       archives_(files, kJobFolder, storage_, training_) {}
 
 llvm::Expected<std::unique_ptr<JobItems>> JobItems::Make(const JoinedState& state, ReadableFileSystem& files,
                                                          Checkpoint& checkpoint) {
-  std::unique_ptr<JobItems> items(new JobItems(state, files, checkpoint));
+  std::unique_ptr<JobItems> items(new JobItems(files, checkpoint));
   for (std::size_t rank = 0; rank < state.ranks.size(); ++rank) {
     const std::string name = SegmentName(rank);
     items->segments_.push_back(items->storage_.Add(StoredFile{name, state.ranks[rank].bytes, ""}));
@@ -119,6 +117,7 @@ llvm::Expected<Checkpoint> DescribeJob(const JoinedState& state, ReadableFileSys
   dict.origin = ValuesName(0);
   dict.entries = state.entries;
   dict.has_paths = true;
+  dict.is_folder = false;
   UCP_RETURN_IF_ERROR(dcp::DescribeEntries(dict, *items, checkpoint));
   checkpoint.inventory.format = "job";
   return checkpoint;

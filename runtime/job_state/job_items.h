@@ -37,13 +37,11 @@ class JobItems final : public dcp::StoredItems {
       std::vector<const dcp::Entry*> entries) override;
 
  private:
-  JobItems(const JoinedState& state, ReadableFileSystem& files, Checkpoint& checkpoint);
+  JobItems(ReadableFileSystem& files, Checkpoint& checkpoint);
   [[nodiscard]] llvm::Error OpenValues(std::size_t rank);
   llvm::Expected<pytorch::ValuePtr> KeepTensor(const dcp::Entry& entry);
   llvm::Expected<pytorch::ValuePtr> KeepValue(const dcp::Entry& entry);
 
-  const JoinedState& state_;
-  ReadableFileSystem& files_;
   Storage& storage_;
   TrainingState& training_;
   SourceArchives archives_;

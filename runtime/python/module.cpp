@@ -10,7 +10,6 @@
 #include "compiler/support/user_option.h"
 #include "compiler/support/version.h"
 #include "runtime/inspect/inspection.h"
-#include "runtime/python/argument_names.h"
 #include "runtime/python/description.h"
 #include "runtime/python/interruptible.h"
 #include "runtime/python/jobs.h"
@@ -20,6 +19,7 @@
 #include "runtime/python/ranks.h"
 #include "runtime/python/save.h"
 #include "runtime/python/values.h"
+#include "runtime/save/python_arguments.h"
 
 namespace nb = nanobind;
 

@@ -147,7 +147,7 @@ void AddSave(nb::module_& module) {
            nb::arg("problem"), nb::arg("state").none(), nb::arg("memory").none())
       .def("wait", &WaitForPython, nb::arg("number"), nb::arg("step"), nb::arg("seconds"))
       .def("report", &SaveClient::ReportOf, nb::arg("number"))
-      .def("finish_staging", &SaveClient::FinishStaging, nb::arg("number"))
+      .def("finish_staging", &SaveClient::FinishStaging, nb::arg("number"), nb::arg("problem") = "")
       .def("layout", &LayoutForPython)
       .def("segment",
            [](const SaveClient& client) {

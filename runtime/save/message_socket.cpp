@@ -153,9 +153,14 @@ void MessageSocket::ShutDown() {
 llvm::Expected<Listener> Listen() {
   std::array<unsigned char, 16> random{};
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) return Gone("getrandom");
+  std::string address = "ucp-writer-";
+  for (const unsigned char byte : random) address += fmt::format("{:02x}", byte);
+  return ListenAt(address);
+}
+
+llvm::Expected<Listener> ListenAt(const std::string& name) {
   Listener listener;
-  listener.address = "ucp-writer-";
-  for (const unsigned char byte : random) listener.address += fmt::format("{:02x}", byte);
+  listener.address = name;
   listener.socket = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener.socket.is_open()) return Gone("socket");
   UCP_ASSIGN_OR_RETURN(const auto address, AddressOf(listener.address));

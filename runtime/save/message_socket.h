@@ -33,7 +33,8 @@ class MessageSocket {
   int descriptor() const { return socket_.number(); }
   bool is_open() const { return socket_.is_open(); }
   void Close() { socket_ = Descriptor(-1); }
-  void ShutDown();  // Both sides: waiting calls of other threads fail.
+  void Forget() { socket_.Release(); }  // Neither closed nor used here any more.
+  void ShutDown();                      // Both sides: waiting calls of other threads fail.
 
  private:
   Descriptor socket_ = Descriptor(-1);
@@ -45,6 +46,7 @@ struct Listener {
   std::string address;
 };
 llvm::Expected<Listener> Listen();
+llvm::Expected<Listener> ListenAt(const std::string& address);
 // Fails with kIo if nobody listens there.
 llvm::Expected<MessageSocket> ConnectTo(const std::string& address);
 // The next one that connects; of other users' processes none. Waits.

@@ -13,6 +13,9 @@
 namespace ucp {
 namespace {
 
+constexpr auto kMostWaitForProgram = std::chrono::seconds(30);  // That rank 0 starts again.
+constexpr std::uint64_t kKeptReports = 64;                      // Of the newest saves.
+
 llvm::Error CheckOneMachine(Communicator& ranks) {
   UCP_ASSIGN_OR_RETURN(const std::vector<int> nodes, NodesOfRanks(ranks));
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
@@ -31,10 +34,11 @@ llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::Open(Communicator& ranks
                                                              JoinMessage join, BoxMemories memories, unsigned threads) {
   std::unique_ptr<SaveClient> client(new SaveClient(threads));
   client->join_ = std::move(join);
+  client->program_ = program;
   client->memories_ = std::move(memories);
   UCP_RETURN_IF_ERROR(CheckOneMachine(ranks));
   UCP_RETURN_IF_ERROR(Agree(ranks, client->Start(ranks, program)));
-  client->thread_ = std::thread([client = client.get()] { client->Run(); });
+  client->shared_->thread = std::thread([client = client.get()] { client->Run(); });
   return client;
 }
 
@@ -55,8 +59,25 @@ llvm::Error SaveClient::Start(Communicator& ranks, const std::string& program) {
   return Join();
 }
 
+// Rank 0 starts the program again if it is gone, which the others wait for.
+llvm::Expected<MessageSocket> SaveClient::Connect() {
+  const auto until = std::chrono::steady_clock::now() + kMostWaitForProgram;
+  while (true) {
+    llvm::Expected<MessageSocket> socket = ConnectTo(address_);
+    if (socket || std::chrono::steady_clock::now() > until) return socket;
+    if (writer_ && writer_->HasEnded()) {
+      llvm::consumeError(socket.takeError());
+      UCP_ASSIGN_OR_RETURN(WriterProcess again, WriterProcess::Start(program_, address_));
+      *writer_ = std::move(again);
+      continue;
+    }
+    llvm::consumeError(socket.takeError());
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 llvm::Error SaveClient::Join() {
-  llvm::Expected<MessageSocket> socket = ConnectTo(address_);
+  llvm::Expected<MessageSocket> socket = Connect();
   if (!socket) {
     llvm::consumeError(socket.takeError());
     return WriterIsGone();
@@ -64,9 +85,9 @@ llvm::Error SaveClient::Join() {
   socket_ = std::move(*socket);
   UCP_RETURN_IF_ERROR(LetWriterRead());
   UCP_RETURN_IF_ERROR(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kJoin), Encode(join_)));
-  join_.abandoned.clear();
   UCP_ASSIGN_OR_RETURN(SocketMessage message, Receive());
-  return TakeLayout(std::move(message));
+  join_.abandoned.clear();
+  return TakeLayout(message);
 }
 
 // Where a process may only read the memory of those that allow it (Yama).
@@ -80,85 +101,92 @@ llvm::Error SaveClient::LetWriterRead() {
   return llvm::Error::success();
 }
 
-llvm::Error SaveClient::TakeLayout(SocketMessage message) {
+llvm::Error SaveClient::TakeLayout(SocketMessage& message) {
   UCP_ASSIGN_OR_RETURN(LaidOutMessage layout, DecodeLaidOut(message.bytes));
   segment_ = Segment();
   is_read_directly_ = layout.segment_bytes > 0 && !message.file.is_open();
   if (layout.segment_bytes > 0 && !is_read_directly_) {
     UCP_ASSIGN_OR_RETURN(segment_, Segment::Open(message.file.Release(), layout.segment_bytes));
   }
-  std::lock_guard lock(mutex_);
-  layout_ = std::move(layout);
+  std::lock_guard lock(shared_->mutex);
+  shared_->layout = std::move(layout);
   return llvm::Error::success();
 }
 
 SaveClient::~SaveClient() {
+  if (::getpid() != process_) {
+    socket_.Forget();
+    [[maybe_unused]] const Shared* kept = shared_.release();
+    return;
+  }
   Close();
-  if (thread_.joinable()) thread_.join();
+  if (shared_->thread.joinable()) shared_->thread.join();
 }
 
 void SaveClient::Close() {
-  std::lock_guard lock(mutex_);
-  is_closing_ = true;
-  changed_.notify_all();
+  std::lock_guard lock(shared_->mutex);
+  shared_->is_closing = true;
+  shared_->changed.notify_all();
 }
 
 LaidOutMessage SaveClient::layout() const {
-  std::lock_guard lock(mutex_);
-  return layout_;
+  std::lock_guard lock(shared_->mutex);
+  return shared_->layout;
 }
 
 std::uint64_t SaveClient::Begin(SaveCall call) {
-  std::lock_guard lock(mutex_);
-  const std::uint64_t number = ++last_number_;
-  saves_[number].call = std::move(call);
-  queue_.push_back(number);
-  changed_.notify_all();
+  std::lock_guard lock(shared_->mutex);
+  const std::uint64_t number = ++shared_->last_number;
+  shared_->saves[number].call = std::move(call);
+  shared_->queue.push_back(number);
+  shared_->changed.notify_all();
   return number;
 }
 
-void SaveClient::FinishStaging(std::uint64_t number) {
-  std::lock_guard lock(mutex_);
-  saves_.at(number).waits_for_caller = false;
-  changed_.notify_all();
+void SaveClient::FinishStaging(std::uint64_t number, const std::string& problem) {
+  std::lock_guard lock(shared_->mutex);
+  Save& save = shared_->saves.at(number);
+  save.waits_for_caller = false;
+  save.problem = problem;
+  shared_->changed.notify_all();
 }
 
 llvm::Expected<bool> SaveClient::WaitFor(std::uint64_t number, SaveStep step, double seconds) {
-  std::unique_lock lock(mutex_);
-  const auto found = saves_.find(number);
-  if (found == saves_.end()) return Fail(ErrorCode::kUsage, "there is no save number {}", number);
+  std::unique_lock lock(shared_->mutex);
+  const auto found = shared_->saves.find(number);
+  if (found == shared_->saves.end()) return Fail(ErrorCode::kUsage, "there is no save number {}", number);
   const Save& save = found->second;
-  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return save.step >= step; });
+  shared_->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return save.step >= step; });
   if (save.failure) return MakeError(save.failure->code, save.failure->message);
   return save.step >= step;
 }
 
 std::string SaveClient::ReportOf(std::uint64_t number) const {
-  std::lock_guard lock(mutex_);
-  return saves_.at(number).report;
+  std::lock_guard lock(shared_->mutex);
+  return shared_->saves.at(number).report;
 }
 
 void SaveClient::Reach(Save& save, SaveStep step) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(shared_->mutex);
   save.step = step;
-  changed_.notify_all();
+  shared_->changed.notify_all();
 }
 
 void SaveClient::Run() {
   while (true) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return is_closing_ || !queue_.empty(); });
-    if (queue_.empty()) break;
-    const std::uint64_t number = queue_.front();
-    queue_.pop_front();
-    Save& save = saves_.at(number);  // Stays where it is.
+    std::unique_lock lock(shared_->mutex);
+    shared_->changed.wait(lock, [&] { return shared_->is_closing || !shared_->queue.empty(); });
+    if (shared_->queue.empty()) break;
+    const std::uint64_t number = shared_->queue.front();
+    shared_->queue.pop_front();
+    Save& save = shared_->saves.at(number);  // Stays where it is.
     lock.unlock();
     llvm::Error error = RunSave(number, save);
     lock.lock();
     if (error) save.failure = TakeFailure(std::move(error));
     save.call = SaveCall();
     save.step = SaveStep::kDone;
-    changed_.notify_all();
+    shared_->changed.notify_all();
   }
   if (HasWriter()) {
     llvm::consumeError(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kLeave), ""));
@@ -167,6 +195,8 @@ void SaveClient::Run() {
       llvm::consumeError(socket_.Receive().takeError());
       writer_->LastWords();
     }
+  } else if (writer_) {
+    writer_->End();
   }
   socket_.Close();
 }
@@ -191,31 +221,58 @@ llvm::Error SaveClient::RunSave(std::uint64_t number, Save& save) {
     message.state = *save.call.state;
     join_.state = std::move(*save.call.state);
   }
-  if (save.call.memories) memories_ = std::move(*save.call.memories);
-  if (!HasWriter()) UCP_RETURN_IF_ERROR(Join());
-  join_.abandoned = message.path;  // Until it is known how it has ended.
-  if (llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kSave), Encode(message))) {
-    llvm::consumeError(std::move(error));
-    return WriterIsGone();
+  join_.values = message.values;
+  if (save.call.memories) {
+    memories_ = std::move(*save.call.memories);
+    if (is_read_directly_) message.memories = memories_;
   }
+  UCP_ASSIGN_OR_RETURN(SocketMessage answer, Call(message));
+  join_.abandoned.push_back(message.path);  // Until it is known how it has ended.
   while (true) {
-    UCP_ASSIGN_OR_RETURN(SocketMessage answer, Receive());
     const auto kind = static_cast<SaveMessageKind>(answer.kind);
-    if (kind == SaveMessageKind::kLaidOut) UCP_RETURN_IF_ERROR(TakeLayout(std::move(answer)));
+    if (kind == SaveMessageKind::kLaidOut) UCP_RETURN_IF_ERROR(TakeLayout(answer));
     if (kind == SaveMessageKind::kBegin) UCP_RETURN_IF_ERROR(Stage(number, save));
-    if (kind != SaveMessageKind::kDone) continue;
-    join_.abandoned.clear();
-    UCP_ASSIGN_OR_RETURN(DoneMessage done, DecodeDone(answer.bytes));
-    std::lock_guard lock(mutex_);
-    save.report = std::move(done.report);
-    return llvm::Error::success();
+    if (kind == SaveMessageKind::kDone) break;
+    UCP_ASSIGN_OR_RETURN(answer, Receive());
+  }
+  join_.abandoned.clear();
+  UCP_ASSIGN_OR_RETURN(DoneMessage done, DecodeDone(answer.bytes));
+  std::lock_guard lock(shared_->mutex);
+  save.report = std::move(done.report);
+  DropOldReports();
+  return llvm::Error::success();
+}
+
+// Asks for a save, until the writer's first answer. A writer that dies while it waits for other ranks has done nothing:
+// they find the next one, and so does this rank.
+llvm::Expected<SocketMessage> SaveClient::Call(const SaveMessage& message) {
+  const std::string bytes = Encode(message);
+  for (int tries = 1;; ++tries) {
+    if (!HasWriter()) UCP_RETURN_IF_ERROR(Join());
+    llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kSave), bytes);
+    if (!error) {
+      llvm::Expected<SocketMessage> answer = Receive();
+      if (answer || socket_.is_open() || tries == 2) return answer;
+      error = answer.takeError();
+    }
+    llvm::consumeError(std::move(error));
+    socket_.Close();
+    if (tries == 2) return WriterIsGone();
+  }
+}
+
+// A job may save for months.
+void SaveClient::DropOldReports() {
+  for (auto save = shared_->saves.begin(); save != shared_->saves.end(); ++save) {
+    if (save->first + kKeptReports >= shared_->last_number) break;
+    if (save->second.step == SaveStep::kDone) save->second.report = "{}";
   }
 }
 
 llvm::Error SaveClient::Stage(std::uint64_t number, Save& save) {
   std::vector<StagedCopy> copies;
   bool waits = false;
-  for (const StagedBox& box : layout_.boxes) {  // Only this thread changes it.
+  for (const StagedBox& box : shared_->layout.boxes) {  // Only this thread changes it.
     if (is_read_directly_) break;
     const BoxMemory& memory = memories_[box.entry][box.box];
     if (memory.address != nullptr) {
@@ -225,14 +282,19 @@ llvm::Error SaveClient::Stage(std::uint64_t number, Save& save) {
     }
   }
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(shared_->mutex);
     save.waits_for_caller = waits;
   }
   Reach(save, SaveStep::kStaging);
   UCP_RETURN_IF_ERROR(StageBoxes(copies, {threads_, nullptr}));
   {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !save.waits_for_caller; });
+    std::unique_lock lock(shared_->mutex);
+    shared_->changed.wait(lock, [&] { return !save.waits_for_caller; });
+  }
+  if (!save.problem.empty()) {
+    const FailedMessage failed{number, ErrorCode::kIo, save.problem};
+    llvm::consumeError(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kFailed), Encode(failed)));
+    return llvm::Error::success();  // The writer tells all ranks.
   }
   Reach(save, SaveStep::kStaged);
   if (llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kStaged), EncodeNumber(number))) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <llvm/Support/Error.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstdint>
@@ -59,7 +61,8 @@ class SaveClient {
   // Returns the save's number, at once. Saves are staged one after another.
   std::uint64_t Begin(SaveCall call);
   // The caller has staged its boxes of a save that is at kStaging.
-  void FinishStaging(std::uint64_t number);
+  // `problem`: why it could not; the save fails on all ranks. Empty: it has.
+  void FinishStaging(std::uint64_t number, const std::string& problem = "");
 
   // Waits until the save has come so far, for so long at most; whether it has. Fails if the save has failed.
   llvm::Expected<bool> WaitFor(std::uint64_t number, SaveStep step, double seconds);
@@ -74,6 +77,7 @@ class SaveClient {
     SaveCall call;
     SaveStep step = SaveStep::kWaiting;
     bool waits_for_caller = false;
+    std::string problem;  // Of the caller's staging.
     std::string report;
     std::optional<FailureText> failure;
   };
@@ -82,7 +86,10 @@ class SaveClient {
   [[nodiscard]] llvm::Error Start(Communicator& ranks, const std::string& program);
   [[nodiscard]] llvm::Error Join();
   [[nodiscard]] llvm::Error LetWriterRead();
-  [[nodiscard]] llvm::Error TakeLayout(SocketMessage message);
+  llvm::Expected<MessageSocket> Connect();
+  llvm::Expected<SocketMessage> Call(const SaveMessage& message);
+  void DropOldReports();
+  [[nodiscard]] llvm::Error TakeLayout(SocketMessage& message);
   void Run();
   [[nodiscard]] llvm::Error RunSave(std::uint64_t number, Save& save);
   [[nodiscard]] llvm::Error Stage(std::uint64_t number, Save& save);
@@ -92,6 +99,7 @@ class SaveClient {
   void Reach(Save& save, SaveStep step);
 
   const unsigned threads_;
+  std::string program_;
   JoinMessage join_;  // As it would be sent now.
   std::string address_;
   MessageSocket socket_;
@@ -100,14 +108,20 @@ class SaveClient {
   BoxMemories memories_;
   bool is_read_directly_ = false;  // Nothing is staged: the writer reads this process's memory.
 
-  mutable std::mutex mutex_;  // Protects what follows.
-  std::condition_variable changed_;
-  LaidOutMessage layout_;
-  std::map<std::uint64_t, Save> saves_;  // By number.
-  std::deque<std::uint64_t> queue_;
-  std::uint64_t last_number_ = 0;
-  bool is_closing_ = false;
-  std::thread thread_;  // Not protected.
+  const pid_t process_ = ::getpid();
+
+  // In a fork of the process there is no thread, and none of this may be touched or destroyed.
+  struct Shared {
+    std::mutex mutex;  // Protects what follows.
+    std::condition_variable changed;
+    LaidOutMessage layout;
+    std::map<std::uint64_t, Save> saves;  // By number.
+    std::deque<std::uint64_t> queue;
+    std::uint64_t last_number = 0;
+    bool is_closing = false;
+    std::thread thread;  // Not protected.
+  };
+  std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
 };
 
 }  // namespace ucp

@@ -113,7 +113,7 @@ std::string Encode(const JoinMessage& message) {
   writer.Add(std::string_view(message.values));
   writer.Add(message.process);
   AddMemories(writer, message.memories);
-  writer.Add(std::string_view(message.abandoned));
+  AddTexts(writer, message.abandoned);
   return writer.bytes();
 }
 
@@ -127,7 +127,7 @@ llvm::Expected<JoinMessage> DecodeJoin(std::string_view bytes) {
   message.values = reader.Text();
   message.process = reader.Number();
   message.memories = ReadMemories(reader);
-  message.abandoned = reader.Text();
+  message.abandoned = ReadTexts(reader);
   if (!reader.is_at_end() || message.rank < 0 || message.rank >= message.ranks) return Damaged();
   return message;
 }
@@ -173,6 +173,7 @@ std::string Encode(const SaveMessage& message) {
   writer.Add(std::uint64_t{message.force});
   writer.Add(std::string_view(message.values));
   writer.Add(std::string_view(message.problem));
+  AddMemories(writer, message.memories);
   writer.Add(std::uint64_t{message.has_state});
   if (message.has_state) writer.Add(std::string_view(Encode(message.state)));
   return writer.bytes();
@@ -187,6 +188,7 @@ llvm::Expected<SaveMessage> DecodeSave(std::string_view bytes) {
   message.force = reader.Number() != 0;
   message.values = reader.Text();
   message.problem = reader.Text();
+  message.memories = ReadMemories(reader);
   message.has_state = reader.Number() != 0;
   if (message.has_state) {
     UCP_ASSIGN_OR_RETURN(message.state, DecodeHeldState(reader.Text()));

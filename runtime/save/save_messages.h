@@ -45,7 +45,8 @@ struct JoinMessage {
   std::string values;         // As in SaveMessage, for the first plan.
   std::uint64_t process = 0;  // With `reads_memory`, and so is the next.
   BoxMemories memories;
-  std::string abandoned;  // The path of a save during which an earlier writer died: what that left there is removed.
+  std::vector<std::string>
+      abandoned;  // Paths of saves during which earlier writers died: the remains there are removed.
 };
 
 struct LaidOutMessage {
@@ -58,10 +59,11 @@ struct LaidOutMessage {
 struct SaveMessage {
   std::uint64_t number = 0;
   std::string path;
-  std::string tag;      // Of the checkpoint, for formats that have one.
-  bool force = false;   // A folder at the path may be replaced.
-  std::string values;   // An archive of torch.save: a dict of the values by key. Empty: the rank has none that count.
-  std::string problem;  // Why the rank cannot take part, as a sentence; empty: it does.
+  std::string tag;       // Of the checkpoint, for formats that have one.
+  bool force = false;    // A folder at the path may be replaced.
+  std::string values;    // An archive of torch.save: a dict of the values by key. Empty: the rank has none that count.
+  std::string problem;   // Why the rank cannot take part, as a sentence; empty: it does.
+  BoxMemories memories;  // With SaverSettings::reads_memory, if they are not those of before.
   bool has_state = false;
   HeldState state;  // If it is not what was held before.
 };

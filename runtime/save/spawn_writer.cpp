@@ -84,8 +84,8 @@ llvm::Expected<Descriptor> AboveStandard(int number) {
 
 }  // namespace
 
-llvm::Expected<WriterProcess> WriterProcess::Start(const std::string& program) {
-  UCP_ASSIGN_OR_RETURN(Listener listener, Listen());
+llvm::Expected<WriterProcess> WriterProcess::Start(const std::string& program, const std::string& address) {
+  UCP_ASSIGN_OR_RETURN(Listener listener, address.empty() ? Listen() : ListenAt(address));
   UCP_ASSIGN_OR_RETURN(const Descriptor socket, AboveStandard(listener.socket.number()));
   WriterProcess writer;
   writer.address_ = std::move(listener.address);
@@ -108,7 +108,28 @@ llvm::Expected<WriterProcess> WriterProcess::Start(const std::string& program) {
   return writer;
 }
 
+WriterProcess& WriterProcess::operator=(WriterProcess&& other) noexcept {
+  std::swap(id_, other.id_);
+  std::swap(address_, other.address_);
+  std::swap(ended_, other.ended_);
+  std::swap(errors_, other.errors_);
+  std::swap(seen_, other.seen_);
+  return *this;
+}
+
+WriterProcess::~WriterProcess() {
+  const auto until = std::chrono::steady_clock::now() + kMostWait;
+  while (!HasEnded() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void WriterProcess::End() {
+  if (!HasEnded()) ::kill(id_, SIGTERM);
+}
+
 bool WriterProcess::HasEnded() {
+  if (id_ < 0) return true;
   if (!ended_) {
     int status = 0;
     if (::waitpid(id_, &status, WNOHANG) == id_) ended_ = status;

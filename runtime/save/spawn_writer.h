@@ -19,10 +19,17 @@ class WriterProcess {
  public:
   // `ucprun` is started as `PROGRAM write-saves`, in a process group of its own, so that a Ctrl-C for the job is not
   // for it. It inherits no open files. Fails with kIo.
-  static llvm::Expected<WriterProcess> Start(const std::string& program);
+  // `address`: where an earlier one listened; empty: a new one.
+  static llvm::Expected<WriterProcess> Start(const std::string& program, const std::string& address = "");
+  WriterProcess() = default;
+  WriterProcess(WriterProcess&& other) noexcept { *this = std::move(other); }
+  WriterProcess& operator=(WriterProcess&& other) noexcept;
+  ~WriterProcess();  // Waits a moment for it to end.
 
   const std::string& address() const { return address_; }
   pid_t id() const { return id_; }
+  // Of no use any more: nobody is connected to it.
+  void End();
   // Also takes it off the system's table of processes.
   bool HasEnded();
   // Once it no longer answers: what it has written to standard error since the last time, of which this is the last

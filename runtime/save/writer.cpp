@@ -23,6 +23,8 @@
 namespace ucp {
 namespace {
 
+constexpr std::size_t kMostMissed = 64;  // Of one rank; it has gone other ways long before.
+
 // Of every box that the rank is to stage.
 bool HasMemories(const BoxMemories& memories, const RankShare& share) {
   return std::ranges::all_of(share.boxes, [&](const StagedBox& box) {
@@ -39,7 +41,7 @@ class Writer {
   Writer(FileSystem& files, Descriptor listener)
       : files_(files, kJobFolder), plain_files_(files), listener_(std::move(listener)) {}
 
-  llvm::Error Run() {
+  llvm::Expected<Served> Run() {
     done_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
     if (!done_.is_open()) return Fail(ErrorCode::kIo, "eventfd: {}", SystemReason(errno));
     llvm::Error error = GatherRanks(listener_.number(), ranks_);
@@ -47,17 +49,17 @@ class Writer {
     if (!error && !ranks_.all.empty()) error = Prepare();
     if (error) {
       FailAll(0, std::move(error));
-      return llvm::Error::success();
+      return Served::kNobody;
     }
     while (!IsOver()) UCP_RETURN_IF_ERROR(Step());
-    return llvm::Error::success();
+    return ranks_.all.empty() ? Served::kNobody : Served::kAll;
   }
 
  private:
   llvm::Error Prepare() {
     if (ranks_.settings.nice != 0) ::setpriority(PRIO_PROCESS, 0, ranks_.settings.nice);
     for (const WriterRank& rank : ranks_.all) {
-      if (!rank.abandoned.empty()) RemoveAbandoned(rank.abandoned);
+      for (const std::string& path : rank.abandoned) RemoveAbandoned(path);
     }
     return LayOut();
   }
@@ -164,6 +166,8 @@ class Writer {
         return Call(rank, message->bytes);
       case SaveMessageKind::kStaged:
         return TakeStaged(rank, message->bytes);
+      case SaveMessageKind::kFailed:
+        return TakeProblem(number, message->bytes);
       case SaveMessageKind::kLeave:
         return Lose(rank, "it has closed its saver");
       default:
@@ -179,11 +183,27 @@ class Writer {
     if (stage_ == Stage::kStaging && ranks_.have_staged()) Write();
   }
 
+  // The rank cannot stage its part.
+  void TakeProblem(std::size_t number, const std::string& bytes) {
+    llvm::Expected<FailedMessage> failed = DecodeFailed(bytes);
+    const std::optional<SaveMessage>& called = ranks_.all[number].called;
+    if (failed && stage_ == Stage::kStaging && called && called->number == failed->number) {
+      return EndSave(MakeError(failed->code, NamedRank(number) + failed->message));
+    }
+    llvm::consumeError(failed.takeError());
+  }
+
+  // "rank 1 of 4: "; nothing where there is one.
+  std::string NamedRank(std::size_t number) const {
+    return ranks_.all.size() == 1 ? "" : fmt::format("rank {} of {}: ", number, ranks_.all.size());
+  }
+
   // W3
   void Lose(WriterRank& rank, const char* why) {
     rank.gone = why;
     rank.socket.Close();
-    if (stage_ == Stage::kCalling || stage_ == Stage::kStaging) EndSave(GoneError());
+    const bool was_needed = stage_ == Stage::kCalling || (stage_ == Stage::kStaging && !rank.has_staged);
+    if (was_needed) EndSave(GoneError());
     if (stage_ == Stage::kWriting && ranks_.are_gone() && !ranks_.settings.finishes_orphans) written_.Cancel();
   }
 
@@ -199,7 +219,7 @@ class Writer {
       llvm::consumeError(message.takeError());
       return Lose(rank, "its messages are not those of this version");
     }
-    if (message->number <= last_failed_.number) {  // It comes after the others have given up.
+    if (rank.missed.erase(message->path) > 0) {  // It comes after the others have given up.
       const FailedMessage failed{message->number, last_failed_.code, last_failed_.message};
       return Send(rank, SaveMessageKind::kFailed, Encode(failed));
     }
@@ -219,6 +239,7 @@ class Writer {
     for (WriterRank& rank : ranks_.all) {
       rank.values = std::move(rank.called->values);
       rank.has_staged = false;
+      if (!rank.called->memories.empty()) TakeMemories(rank);
       if (!rank.called->has_state) continue;
       rank.state = std::move(rank.called->state);
       is_laid_out_ = false;
@@ -233,17 +254,17 @@ class Writer {
     for (WriterRank& rank : ranks_.all) Send(rank, SaveMessageKind::kBegin, EncodeNumber(rank.called->number));
   }
 
+  // The boxes have moved.
+  void TakeMemories(WriterRank& rank) {
+    rank.memories = std::move(rank.called->memories);
+    is_laid_out_ = is_laid_out_ && rank.remote == nullptr;
+  }
+
   llvm::Error CheckCalls() const {
     const SaveMessage& first = *ranks_.all.front().called;
     for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
       const SaveMessage& call = *ranks_.all[number].called;
-      if (!call.problem.empty()) {
-        return Fail(ErrorCode::kUsage, "rank {} of {}: {}", number, ranks_.all.size(), call.problem);
-      }
-      if (call.number != first.number) {
-        return Fail(ErrorCode::kUsage, "rank 0 calls its save number {} and rank {} its number {}", first.number,
-                    number, call.number);
-      }
+      if (!call.problem.empty()) return Fail(ErrorCode::kUsage, "{}{}", NamedRank(number), call.problem);
       if (call.path != first.path) {
         return Fail(ErrorCode::kUsage, "rank 0 saves to `{}` and rank {} to `{}`", first.path, number, call.path);
       }
@@ -294,14 +315,22 @@ class Writer {
 
   // The save that ranks have called has failed.
   void EndSave(llvm::Error error) {
-    std::uint64_t number = 0;
-    for (const WriterRank& rank : ranks_.all) number = std::max(number, rank.called ? rank.called->number : 0);
     stage_ = Stage::kIdle;
-    FailAll(number, std::move(error));
+    std::set<std::string> paths;
+    for (const WriterRank& rank : ranks_.all) {
+      if (rank.called) paths.insert(rank.called->path);
+    }
+    for (WriterRank& rank : ranks_.all) {
+      for (const std::string& path : paths) {
+        if (!rank.called || rank.called->path != path) rank.missed.insert(path);
+      }
+      while (rank.missed.size() > kMostMissed) rank.missed.erase(rank.missed.begin());
+    }
+    FailAll(1, std::move(error));
     for (WriterRank& rank : ranks_.all) rank.called.reset();
   }
 
-  // All that wait for `number`; 0: all.
+  // All that have called a save; with `number` 0, all.
   void FailAll(std::uint64_t number, llvm::Error error) {
     FailureText failure = TakeFailure(std::move(error));
     last_failed_ = {number, failure.code, std::move(failure.message)};
@@ -329,6 +358,8 @@ class Writer {
 
 }  // namespace
 
-llvm::Error ServeRanks(FileSystem& files, Descriptor listener) { return Writer(files, std::move(listener)).Run(); }
+llvm::Expected<Served> ServeRanks(FileSystem& files, Descriptor listener) {
+  return Writer(files, std::move(listener)).Run();
+}
 
 }  // namespace ucp

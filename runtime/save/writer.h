@@ -6,7 +6,7 @@
 //   W2  A save that one rank does not come to within the timeout, or that ranks call with other paths, fails on all
 //   that
 //       came, with the ranks' numbers. No rank waits for another one but here.
-//   W3  A rank that ends before all have staged makes the save fail. One that ends later does not.
+//   W3  A rank that ends before it has staged makes the save fail. One that ends later does not.
 //   W4  The destination appears complete or not at all, whoever dies (commit.h).
 //   W5  The process ends when all ranks have left, after what they have staged is written.
 #pragma once
@@ -18,8 +18,13 @@
 
 namespace ucp {
 
+enum class Served {
+  kAll,     // All ranks have left.
+  kNobody,  // Not all came, or their state cannot be saved: those that came know why.
+};
+
 // Serves the ranks that connect to `listener`, until W5. `files` is where checkpoints are written. Fails where the
 // system does; the ranks get the error of a save.
-[[nodiscard]] llvm::Error ServeRanks(FileSystem& files, Descriptor listener);
+llvm::Expected<Served> ServeRanks(FileSystem& files, Descriptor listener);
 
 }  // namespace ucp

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,15 @@ struct WriterRank {
   MessageSocket socket;
   HeldState state;
   std::string values;
-  std::string abandoned;  // As in JoinMessage.
+  std::vector<std::string> abandoned;  // As in JoinMessage.
   Segment segment;
   std::uint64_t process = 0;  // As in JoinMessage, and so is the next.
   BoxMemories memories;
   std::unique_ptr<RemoteMemory> remote;  // In place of `segment`, where the memory itself is read.
   std::optional<SaveMessage> called;     // The save that it has asked for, until that ends.
   bool has_staged = false;
-  std::string gone;  // Why it no longer takes part; empty: it does.
+  std::set<std::string> missed;  // Paths of saves that failed, which the others have called and it has not.
+  std::string gone;              // Why it no longer takes part; empty: it does.
 };
 
 struct WriterRanks {

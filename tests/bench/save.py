@@ -259,8 +259,8 @@ def main() -> None:
                 sys.exit(f"{name} failed:\n{done.stderr[-2000:]}")
             found[name].append(json.loads(lines[-1].removeprefix("FIGURES ")))
     keys = ("call", "staging", "durable", "processor", "slow-down")
-    print(f"{arguments.tensors} tensors, {arguments.tensors * arguments.size / 1e9:.2f} GB, {arguments.work}, medians of "
-          f"{arguments.rounds} rounds, seconds")  # fmt: skip
+    size = arguments.tensors * arguments.size / 1e9
+    print(f"{arguments.tensors} tensors, {size:.2f} GB, {arguments.work}, medians of {arguments.rounds}, seconds")
     print(f"{'':38}" + "".join(f"{key:>11}" for key in keys) + "   durable of limit")
     limit = statistics.median(one["durable"] for one in found["limit"]) if "limit" in found else float("nan")
     for name, rounds in found.items():

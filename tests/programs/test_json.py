@@ -70,9 +70,8 @@ class Json(ProgramTest):
 
     def test_a_right_spec(self) -> None:
         """`check` says that there is nothing to say."""
-        self.assertEqual(
-            self.object_of(0, "ucpc", "check", GPT_SPEC), {"file": str(GPT_SPEC), "diagnostics": [], "dropped": 0, "version": 1}
-        )
+        expected = {"file": str(GPT_SPEC), "diagnostics": [], "dropped": 0, "version": 1}
+        self.assertEqual(self.object_of(0, "ucpc", "check", GPT_SPEC), expected)
 
     def test_the_page_names_every_key(self) -> None:
         """Each key of a report is in the section of its command, or says which checkpoint was read."""

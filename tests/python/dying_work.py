@@ -1,4 +1,4 @@
-"""What the ranks of tests/python/test_save_kills.py and tests/python/test_save_ranks.py do."""
+"""The work of the ranks of tests/python/test_save_kills.py and tests/python/test_save_ranks.py."""
 
 from __future__ import annotations
 

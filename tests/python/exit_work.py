@@ -39,7 +39,7 @@ def interrupted(path: str) -> None:
 
 
 def main(how: str, path: str) -> None:
-    """What a user's script does."""
+    """A user's script."""
     if how == "interrupt":
         interrupted(path)
     saver, saving = begun(path) if how != "interrupt" else (None, None)

@@ -1,6 +1,6 @@
 """A job of several processes with a gloo group that are forks of this one, and so begin at once.
 
-For work that does not compute gradients. What each process returns comes back as JSON.
+For work that does not compute gradients. The result of each process comes back as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECONDS = 60.0
 
 
 def run(work: Callable[..., Any], ranks: int, folder: Path, **arguments: Any) -> list[Any]:
-    """What each rank returned; nothing for one that was killed. None may hang or fail."""
+    """The result of each rank; nothing for one that was killed. None may hang or fail."""
     processes = []
     for rank in range(ranks):
         reading, writing = os.pipe()

@@ -1,4 +1,4 @@
-"""What the ranks of tests/python/test_save_ranks.py do: one of them does something else than the others."""
+"""The work of the ranks of tests/python/test_save_ranks.py: one of them does something else than the others."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def worker_dies_between_calls(rank: int, saver: ucp.Saver, folder: Path) -> None
 
 
 def one_has_seen(rank: int, saver: ucp.Saver, folder: Path) -> None:
-    """An error, which the others are told by their next call."""
+    """An error, which the others get from their next call."""
     saving = saver.save(folder)
     if rank == ODD:
         error_of(saving.result)
@@ -149,7 +149,7 @@ OF_SAVER: dict[str, dict[str, Any]] = {
 
 
 def at_the_beginning(rank: int) -> dict[str, Any]:
-    """One rank makes another Saver; what is said of it, and that the next one is made."""
+    """One rank makes another Saver; the error of it, and that the next one is made."""
     told = {}
     for name, settings in OF_SAVER.items():
         told[name] = timed(lambda settings=settings: saver_of(rank, **(settings if rank == ODD else {})))

@@ -1,4 +1,4 @@
-"""What the ranks of tests/python/test_save.py do: they train, save in the middle, and go on at once."""
+"""The work of the ranks of tests/python/test_save.py: they train, save in the middle, and go on at once."""
 
 from __future__ import annotations
 

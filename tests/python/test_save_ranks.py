@@ -1,4 +1,4 @@
-"""A rank that does something else than the others in a save: all are told which one, within the timeout."""
+"""A rank that does something else than the others in a save: the error on all names it, within the timeout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Told = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Told, Path]:
-    """What each rank found, and where the saves are."""
+    """The findings of each rank, and where the saves are."""
     place = tmp_path_factory.mktemp("ranks")
     (place / "saves").mkdir()
     return forked.run(rank_work.in_save, RANKS, place, root=str(place / "saves")), place / "saves"
@@ -68,7 +68,6 @@ def test_one_calls_twice(told: tuple[Told, Path]) -> None:
     assert (root / "calls_twice" / "first").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="the writer compares how many saves each rank has called")
 @pytest.mark.parametrize("name", ["never_calls", "calls_twice"])
 def test_a_call_too_many_or_too_few_is_no_harm_later(name: str, told: tuple[Told, Path]) -> None:
     """All ranks call the next save, with the same path."""
@@ -84,15 +83,12 @@ def test_the_worker_dies_between_saves(told: tuple[Told, Path]) -> None:
 
 
 def test_the_worker_dies_when_one_has_called(told: tuple[Told, Path]) -> None:
-    """Its save fails at once, and that of the others within the timeout."""
+    """It had done nothing: all ranks come to its successor, and the save is done."""
     ranks, root = told
-    errors = [rank["worker_dies_between_calls"]["error"] for rank in ranks]
-    assert errors[1] == "the process that writes the saves is gone: it has closed the connection; rank 0 knows more"
-    assert errors[0] == errors[2] == "rank 1 of 3 did not come to the writer within 2 s"
-    assert not (root / "worker_dies_between_calls" / "first").exists()
+    assert [rank["worker_dies_between_calls"]["error"] for rank in ranks] == [""] * RANKS
+    assert (root / "worker_dies_between_calls" / "first").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="the next worker has ended for want of a rank, and the supervisor with it")
 def test_a_save_after_the_worker_died_when_one_had_called(told: tuple[Told, Path]) -> None:
     """All ranks call it."""
     assert [rank["worker_dies_between_calls"]["next"] for rank in told[0]] == [""] * RANKS
@@ -123,12 +119,12 @@ def test_other_savers(tmp_path: Path) -> None:
             assert "its settings of the saver are others than those of the first rank that came" in rank[name]["error"]
         assert rank["wrong"]["error"] == "rank 1 of 3: timeout is a number of seconds, not -1"
         assert rank["dtype"]["error"] == "rank 1 of 3: `weight` has numbers of the unknown kind bits8"
-        assert rank["text"]["error"].startswith("rank 1 of 3: a key of the state has characters that are no text")
+        assert rank["text"]["error"].startswith("rank 1 of 3: a key of the state has characters that are not text")
 
 
 @pytest.mark.parametrize(("how", "said"), [("close", "it has closed its saver"), ("exit", "its process has ended")])
 def test_one_leaves(how: str, said: str, tmp_path: Path) -> None:
-    """The others are told at once."""
+    """The others hear of it at once."""
     (tmp_path / "saves").mkdir()
     found = forked.run(rank_work.leaves, RANKS, tmp_path, how=how, root=str(tmp_path / "saves"))
     for rank in (0, 2):
@@ -138,7 +134,7 @@ def test_one_leaves(how: str, said: str, tmp_path: Path) -> None:
 
 
 def test_one_is_late(tmp_path: Path) -> None:
-    """It is told that the others have given up; the next save waits for it."""
+    """It hears that the others have given up; the next save waits for it."""
     for found in forked.run(rank_work.late, RANKS, tmp_path, root=str(tmp_path)):
         assert found["first"]["error"] == "rank 1 of 3 did not call this save within 1 s of the others"
         assert found["next"]["error"] == ""

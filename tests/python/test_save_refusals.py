@@ -1,4 +1,4 @@
-"""What cannot be saved, and where nothing can be saved: one clear sentence, nothing left, and the next save works."""
+"""States that cannot be saved, and places where nothing can be: one sentence, nothing left, and the next save works."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def storage_made_empty() -> torch.Tensor:
         (lambda: torch.zeros(2, dtype=torch.complex32), "`more` has numbers of the unknown kind complex32"),
         (lambda: lambda: 0, "`more` of the state cannot be pickled: "),
         (lambda: {"a.b": 1, "a": {"b": 2}}, "two entries of the state have the key `more.a.b`"),
-        (lambda: {"\udc80": 1}, "a key of the state has characters that are no text"),
+        (lambda: {"\udc80": 1}, "a key of the state has characters that are not text"),
         (inside_itself, "the state is nested too deeply, or contains itself"),
     ],
 )
@@ -88,7 +88,7 @@ def test_what_cannot_be_saved(make: Callable[[], Any], said: str, saver: ucp.Sav
         ({"to": "dcp:style=titn"}, "`style` in a strategy of the format `dcp` takes titan, app, accelerate or pl"),
         ({"to": 3}, 'to is a strategy such as "dcp:style=titan", not 3'),
         ({"to": "deepspeed:dp=2,zero=1,dtype=fp32"}, "holds no states of an optimizer"),
-        ({"state": {}}, "`the job's state` holds no tensors of a model"),
+        ({"state": {}}, "the job's state holds no tensors of a model"),
         ({"state": 3}, "the state is a module or a dict, not a int"),
         ({"optimizer": torch.optim.SGD([torch.ones(1)])}, "with an optimizer the state is its module"),
         ({"state": nn.Linear(2, 2), "optimizer": 3}, "optimizer= is a int and no torch.optim.Optimizer"),
@@ -131,7 +131,7 @@ def test_arguments_of_a_saver(arguments: dict[str, Any], said: str) -> None:
 def test_arguments_of_a_save(
     arguments: dict[str, Any], said: str, saver: ucp.Saver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which its result raises, so that all ranks are told."""
+    """The result raises it, so that all ranks hear of it."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ucp.Error, match=said) as raised:
         saver.save(**{"path": tmp_path / "saved"} | arguments).result()
@@ -155,7 +155,6 @@ def test_a_path_that_exists(saver: ucp.Saver, tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.xfail(strict=True, reason="the writer names options as the command line has them")
 def test_options_have_their_names_in_python(saver: ucp.Saver, tmp_path: Path) -> None:
     """As in the errors of all other functions."""
     (tmp_path / "saved").mkdir()
@@ -164,7 +163,7 @@ def test_options_have_their_names_in_python(saver: ucp.Saver, tmp_path: Path) ->
 
 
 def test_writers_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or that are no writers."""
+    """Or programs that are not writers."""
     for program, said in {
         "/no/such": "the writer `/no/such write-saves` cannot be started: no such file or directory",
         "/bin/true": "the process that writes the saves is gone: it ended with code 0",
@@ -179,7 +178,7 @@ NOBODY = 65534
 
 
 def without_rights(rank: int, place: str) -> str:
-    """What a save of a user says who may not write there."""
+    """The error of a save by a user who may not write there."""
     if os.getuid() == 0:
         os.setuid(NOBODY)
     with ucp.Saver(WEIGHT) as saver:
@@ -259,7 +258,6 @@ def test_views_are_saved_as_they_look(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], view) for name, view in views.items())
 
 
-@pytest.mark.xfail(strict=True, reason="its writer has ended, and nobody waits for it")
 def test_a_saver_that_failed_leaves_no_process() -> None:
     """Not even one that has ended."""
     before = set(children_of(os.getpid()))

@@ -119,7 +119,7 @@ EXIT = Path(__file__).parent / "exit_work.py"
     ],
 )
 def test_a_process_that_ends(how: str, code: int, said: str, tmp_path: Path) -> None:
-    """What has begun is finished, an error is not lost, and no process stays."""
+    """A save that has begun is finished, an error is not lost, and no process stays."""
     command = [sys.executable, str(EXIT), how, str(tmp_path / "saved")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == code, ended.stderr
@@ -259,7 +259,7 @@ def test_groups_that_are_added(tmp_path: Path) -> None:
 
 
 def test_extras_belong_to_their_save(tmp_path: Path) -> None:
-    """None stays for the next one, also if that begins at once; the dict of a state may change, too."""
+    """None stays for the next one, also if that begins at once; the dict of a state may change as well."""
     state = {"weight": torch.ones(4), "count": 1}
     with ucp.Saver(state, extra={"step": 0}) as saver:
         savings = []
@@ -320,7 +320,7 @@ def test_threads(tmp_path: Path) -> None:
 
 
 def in_a_fork(saver: ucp.Saver, path: Path, queue: Any) -> None:
-    """What a process of the data loader might do."""
+    """As a process of the data loader might work."""
     queue.put(error_of(lambda: saver.save(path)))
     saver.close()
 
@@ -345,7 +345,6 @@ def test_forks(tmp_path: Path) -> None:
     assert (seen, len(list(tmp_path.iterdir()))) == (32, 5)
 
 
-@pytest.mark.xfail(strict=True, reason="it waits for a thread that a fork does not have")
 def test_a_saver_that_a_fork_forgets(tmp_path: Path) -> None:
     """The process goes on."""
     savers = [ucp.Saver(WEIGHT)]

@@ -85,5 +85,5 @@ def stopped(process: int) -> Iterator[None]:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """What is in it that is no checkpoint under its own name."""
+    """The names in it that are not of checkpoints at their own places."""
     return sorted(entry.name for entry in folder.iterdir() if entry.name.startswith(".") or not entry.is_dir())

@@ -15,15 +15,15 @@ from ucp_checkpoint._saved_dict import Description, SavedDict, describe
 
 @dataclass
 class Moment:
-    """What a rank has when it saves."""
+    """The state of a rank at the moment of a save."""
 
     described: Description
     values: dict[str, Any]  # By key.
-    dicts: list[SavedDict]  # Which keep the tensors that are described.
+    dicts: list[SavedDict]  # They keep the tensors that are described.
 
 
 class JobState:
-    """A module and its optimizer, or a nested dict. What has not moved since the last moment is not described anew."""
+    """A module and its optimizer, or a nested dict. Tensors that have not moved keep their description."""
 
     def __init__(self, state: object, optimizer: object) -> None:
         self._state, self._optimizer = state, optimizer
@@ -55,13 +55,13 @@ class JobState:
         return [list(group["params"]) for group in groups]
 
     def join_groups(self, by_rank: list[list[list[str]]]) -> None:
-        """What names_of_groups() gives on each rank."""
+        """The result of names_of_groups() on each rank."""
         self._all_names = joined_names(by_rank)
         if self._all_names is not None:
             self._root = self._make_root()
 
     def first(self, extra: Mapping[str, object]) -> Moment:
-        """What will be saved. An optimizer that has made no step is asked which states it will have."""
+        """The state that will be saved. An optimizer that has made no step is asked which states it will have."""
         optimizer = self._optimizer
         moment = self.now(extra, is_free=True)
         if isinstance(optimizer, torch.optim.Optimizer) and not optimizer.state:
@@ -76,7 +76,7 @@ class JobState:
         return moment
 
     def now(self, extra: Mapping[str, object], is_free: bool) -> Moment:
-        """What it is now. `is_free`: nobody reads the copies that were made for the last moment."""
+        """The state as it is now. `is_free`: nobody reads the copies that were made for the last moment."""
         for module in self._sharded:
             module.reshard()  # As its state_dict() does: a forward pass alone leaves whole parameters in it.
         if self._has_other_states():
@@ -110,7 +110,7 @@ class JobState:
         root = {}
         for name, value in extra.items():
             if name in self._root:
-                raise failure("usage", f"extra has an entry `{name}`, which the state has, too")
+                raise failure("usage", f"extra has an entry `{name}`, which the state also has")
             root[name] = value.state_dict() if hasattr(value, "state_dict") else value
         return SavedDict(root)
 

@@ -80,7 +80,7 @@ class Saver:
         timeout: float = 600,
         nice: int = 0,
         threads: int | None = None,
-        memory: int | str = "256MiB",
+        memory: int | str = "1GiB",
         spec: Path | None = None,
         sets: Settings = (),
         config: Path | None = None,
@@ -225,7 +225,7 @@ class Saver:
         return saving
 
     def _news_of(self, moment: Moment) -> tuple[Any, Any, bytes]:
-        """What is new since the last save: the entries, if they are other ones, where they lie, and the values."""
+        """The news since the last save: the entries, if they are other ones, where they lie, and the values."""
         from ucp_checkpoint._saved_dict import pickled
 
         described, values = moment.described, moment.values
@@ -260,15 +260,20 @@ class Saver:
                 pass
         except _ucp.Error:
             return
-        address, size = self._client.segment()
-        segment = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=torch.uint8)
-        if event is not None:
-            event.synchronize()
-        for entry, number_of_box, offset, count in self._client.layout()[0]:
-            box = described.boxes[entry][number_of_box]
-            if box.device.type != "cpu" and count > 0:
-                segment[offset : offset + count].view(box.dtype).view(box.shape).copy_(box)
-        self._client.finish_staging(progress.number)
+        problem = ""
+        try:
+            address, size = self._client.segment()
+            segment = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=torch.uint8)
+            if event is not None:
+                event.synchronize()
+            for entry, number_of_box, offset, count in self._client.layout()[0]:
+                box = described.boxes[entry][number_of_box]
+                if box.device.type != "cpu" and count > 0:
+                    segment[offset : offset + count].view(box.dtype).view(box.shape).copy_(box)
+        except Exception as error:
+            words = str(error).splitlines()[0] if str(error) else type(error).__name__
+            problem = f"its tensors on a device cannot be copied: {words}"
+        self._client.finish_staging(progress.number, problem)
 
     def _unseen(self) -> _ucp.Error | None:
         """The first error that nobody has seen, of saves that have ended."""
@@ -356,6 +361,12 @@ def _end_forgotten(saver: Saver) -> None:
     error = saver._unseen()
     if error is not None:
         sys.stderr.write(f"ucp.Saver: {error}\n")
+
+
+class _OneSave(Saver):
+    """The job waits for it."""
+
+    _reads_memory = True
 
 
 def save(state: object, path: Path, optimizer: torch.optim.Optimizer | None = None, **settings: Any) -> dict[str, Any]:

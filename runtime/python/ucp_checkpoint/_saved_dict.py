@@ -34,7 +34,7 @@ class Leaf:
     container: Any  # container[place] is the entry.
     place: Any
     value: Any
-    local: torch.Tensor | None = None  # What this rank has of a tensor.
+    local: torch.Tensor | None = None  # The part of a tensor that this rank has.
     is_distributed: bool = False
     address: int = 0
     copy: torch.Tensor | None = None  # Of the local tensor, where that may change before it is staged.
@@ -126,7 +126,7 @@ class SavedDict:
         return True
 
     def copy_again(self) -> None:
-        """What may change before it is staged."""
+        """Tensors that may change before they are staged."""
         for leaf in self.leaves:
             if leaf.copy is not None and leaf.local is not None:
                 leaf.copy.copy_(leaf.local)

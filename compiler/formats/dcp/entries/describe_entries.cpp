@@ -60,6 +60,7 @@ class Description {
 
   llvm::Error CheckHasModel() const {
     if (!roles_.tensors.empty()) return llvm::Error::success();
+    if (!state_.is_folder) return Fail(ErrorCode::kUsage, "{} holds no tensors of a model", state_.name);
     return Fail(
         ErrorCode::kUnsupported,
         "`{}` holds no tensors of a model; if it is of Accelerate, there is no `pytorch_model_fsdp_0` in it beside "

@@ -17,6 +17,7 @@ struct StateDict {
   std::string origin;                        // The file that messages give as the origin of values.
   std::span<const Entry> entries;            // In the order of the nested dict, where `has_paths`.
   bool has_paths = false;                    // Else each path is the key alone.
+  bool is_folder = true;                     // Otherwise a job's own state.
   bool has_two_folders = false;              // Accelerate's.
   std::vector<pytorch::Entry> more_entries;  // Beside it; they count where both have a key.
 };

@@ -45,7 +45,8 @@ TEST(MessageSocketTest, AFileGoesAlong) {
 
 TEST(MessageSocketTest, LargeOnes) {
   auto ends = Pair();
-  const std::string text(50'000'000, 'y');
+  std::string text;
+  text.resize(50'000'000, 'y');
   std::thread sender([&] { llvm::consumeError(ends.first.Send(1, text)); });
   llvm::Expected<SocketMessage> message = ends.second.Receive();
   sender.join();

@@ -38,7 +38,7 @@ TEST(SaveMessagesTest, Join) {
                             "values",
                             77,
                             {{{nullptr, 4, {2}, {1}}}},
-                            "/a/b"};
+                            {"/a/b"}};
   llvm::Expected<JoinMessage> read = DecodeJoin(Encode(message));
   ASSERT_TRUE(static_cast<bool>(read));
   EXPECT_EQ(read->rank, 1);
@@ -49,7 +49,7 @@ TEST(SaveMessagesTest, Join) {
   EXPECT_FALSE(read->settings.finishes_orphans);
   EXPECT_EQ(read->state, message.state);
   EXPECT_EQ(read->values, "values");
-  EXPECT_EQ(read->abandoned, "/a/b");
+  EXPECT_EQ(read->abandoned, std::vector<std::string>{"/a/b"});
   ExpectNoPrefix(message, DecodeJoin);
 }
 
@@ -71,7 +71,8 @@ TEST(SaveMessagesTest, LaidOut) {
 }
 
 TEST(SaveMessagesTest, SaveDoneAndFailed) {
-  SaveMessage save{5, "/out/step-5", "step-5", true, "values", "a problem", true, {{"w", {"w"}, false, {}, {}, {}}}};
+  SaveMessage save{
+      5, "/out/step-5", "step-5", true, "values", "a problem", {}, true, {{"w", {"w"}, false, {}, {}, {}}}};
   llvm::Expected<SaveMessage> read = DecodeSave(Encode(save));
   ASSERT_TRUE(static_cast<bool>(read));
   EXPECT_EQ(read->number, 5U);

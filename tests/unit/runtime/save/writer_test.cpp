@@ -27,8 +27,8 @@ class WriterTest : public ::testing::Test {
     llvm::Expected<Listener> listener = Listen();
     ASSERT_TRUE(static_cast<bool>(listener));
     address_ = listener->address;
-    writer_ = std::thread([this, socket = std::make_shared<Descriptor>(std::move(listener->socket))] {
-      llvm::consumeError(ServeRanks(RealFileSystem(), std::move(*socket)));
+    writer_ = std::thread([socket = std::make_shared<Descriptor>(std::move(listener->socket))] {
+      llvm::consumeError(ServeRanks(RealFileSystem(), std::move(*socket)).takeError());
     });
   }
   void TearDown() override {
@@ -45,7 +45,8 @@ class WriterTest : public ::testing::Test {
       join.ranks = 2;
       join.settings.request.target = "safetensors";
       join.settings.timeout_seconds = timeout;
-      join.state = {{"model.w", {"model", "w"}, true, DType::kFloat32, {4, 2}, {{{2 * rank, 0}, {2, 2}}}}};
+      join.state = {
+          {"model.w", {"model", "w"}, true, DType::kFloat32, {4, 2}, {{{std::int64_t{2} * rank, 0}, {2, 2}}}}};
       llvm::Expected<MessageSocket> socket = ConnectTo(address_);
       ASSERT_TRUE(static_cast<bool>(socket));
       Next(*socket, SaveMessageKind::kHello);
@@ -154,15 +155,33 @@ TEST_F(WriterTest, OtherPathsAndNumbersAndProblems) {
   Call(1, 1, Path("b"));
   EXPECT_EQ(FailureOf(0), "rank 0 saves to `" + Path("a") + "` and rank 1 to `" + Path("b") + "`");
   FailureOf(1);
-  Call(0, 2, Path("a"));
-  Call(1, 3, Path("a"));
-  EXPECT_EQ(FailureOf(0), "rank 0 calls its save number 2 and rank 1 its number 3");
-  FailureOf(1);
-  Call(0, 4, Path("a"));
-  Call(1, 4, Path("a"), "`x` cannot be pickled");
+  Call(0, 2, Path("c"));
+  Call(1, 2, Path("c"), "`x` cannot be pickled");
   EXPECT_EQ(FailureOf(0), "rank 1 of 2: `x` cannot be pickled");
   FailureOf(1);
   EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+// One rank has called once too often: the ranks meet again at the next path that both call.
+TEST_F(WriterTest, ARankThatCallsOnceTooOften) {
+  Join();
+  Call(1, 1, Path("extra"));
+  Call(0, 1, Path("a"));
+  for (int rank = 0; rank < 2; ++rank) FailureOf(rank);
+  Call(1, 2, Path("a"));
+  FailureOf(1);
+  Call(1, 3, Path("b"));
+  Call(0, 2, Path("b"));
+  for (int rank = 0; rank < 2; ++rank) Next(ranks_[static_cast<std::size_t>(rank)], SaveMessageKind::kBegin);
+}
+
+TEST_F(WriterTest, ARankThatCannotStage) {
+  Join();
+  for (int rank = 0; rank < 2; ++rank) Call(rank, 1, Path("a"));
+  for (int rank = 0; rank < 2; ++rank) Next(ranks_[static_cast<std::size_t>(rank)], SaveMessageKind::kBegin);
+  const FailedMessage failed{1, ErrorCode::kIo, "the device is lost"};
+  ASSERT_FALSE(static_cast<bool>(ranks_[1].Send(static_cast<std::uint64_t>(SaveMessageKind::kFailed), Encode(failed))));
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(FailureOf(rank), "rank 1 of 2: the device is lost");
 }
 
 TEST_F(WriterTest, WhatWasStagedIsWrittenWithoutTheJob) {

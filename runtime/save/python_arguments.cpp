@@ -1,4 +1,4 @@
-#include "runtime/python/argument_names.h"
+#include "runtime/save/python_arguments.h"
 
 #include <fmt/format.h>
 
@@ -20,6 +20,7 @@ static_assert(kArguments.back() != nullptr);
 std::string PythonArgument(UserOption option, std::optional<std::string_view> value) {
   const char* name = kArguments[static_cast<std::size_t>(option)];
   if (option == UserOption::kReplicas) return fmt::format("{}={}", name, value == "trust" ? "False" : "True");
+  if (option == UserOption::kForce || option == UserOption::kResume) return fmt::format("{}=True", name);
   return value ? fmt::format("{}=\"{}\"", name, *value) : fmt::format("{}=", name);
 }
 

@@ -21,9 +21,10 @@ namespace ucp {
 // The folder of a job's state. `/dev/null` is not a folder, so no other file has such a path.
 inline constexpr const char* kJobFolder = "/dev/null/job";
 
-std::string SegmentName(std::size_t rank);  // "rank_3", of the segment with its boxes
-std::string ValuesName(
-    std::size_t rank);  // "rank_3_values.pt", of an archive of torch.save: a dict of its values by key
+// "rank_3": the file that is the rank's segment.
+std::string SegmentName(std::size_t rank);
+// "rank_3_values.pt": an archive of torch.save, of a dict of the rank's values by key.
+std::string ValuesName(std::size_t rank);
 
 class JobItems final : public dcp::StoredItems {
  public:

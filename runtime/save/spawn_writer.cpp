@@ -132,7 +132,8 @@ bool WriterProcess::HasEnded() {
   if (id_ < 0) return true;
   if (!ended_) {
     int status = 0;
-    if (::waitpid(id_, &status, WNOHANG) == id_) ended_ = status;
+    const pid_t found = ::waitpid(id_, &status, WNOHANG);
+    if (found == id_ || (found < 0 && errno == ECHILD)) ended_ = status;  // Not a child: this is a fork.
   }
   return ended_.has_value();
 }

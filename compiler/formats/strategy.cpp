@@ -49,9 +49,8 @@ llvm::Error CheckSetting(const std::string& format, const std::string& key, cons
   const StrategyRules format_rules = found->strategy_rules();
   const std::vector<SettingRule> rules = AllSettings(format_rules);
   auto rule = std::find_if(rules.begin(), rules.end(), [&](const SettingRule& known) { return known.name == key; });
-  std::vector<std::string> names = NamesOfTargetSettings(format_rules);
-  const bool is_of_target = std::ranges::find(names, key) != names.end();
-  if (rule == rules.end() || (use != StrategyUse::kLayout && !is_of_target)) {
+  if (rule == rules.end()) {
+    std::vector<std::string> names = NamesOfTargetSettings(format_rules);
     if (use == StrategyUse::kLayout) {
       names.clear();
       for (const SettingRule& known : rules) names.push_back(known.name);

@@ -1,6 +1,11 @@
 #include "compiler/formats/dcp/write/options.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "compiler/support/error.h"
 
@@ -27,8 +32,13 @@ StrategyRules WriteRules() {
 llvm::Expected<WriteOptions> ReadOptions(const Strategy& strategy) {
   static const std::map<std::string, DType> kTypes = {
       {"bf16", DType::kBFloat16}, {"fp16", DType::kFloat16}, {"fp32", DType::kFloat32}};
+  static const std::vector<std::string> kOfTarget = NamesOfTargetSettings(WriteRules());
   WriteOptions options;
   for (const auto& [key, value] : strategy.options) {
+    if (std::ranges::find(kOfTarget, key) == kOfTarget.end()) {
+      return Fail(ErrorCode::kUsage, "`{}` cuts nothing in a dcp folder; its settings are {}", key,
+                  fmt::join(kOfTarget, ", "));
+    }
     if (key == "style") options.style = value;
     if (key == "fsdp") options.fsdp = ParseCount(value, 1, kMostFiles);
     if (key == "files") options.files = ParseCount(value, 1, kMostFiles);

@@ -151,7 +151,7 @@ def test_bad_arguments_and_destinations(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").write_text("mine")
     for message, call in {
-        r"exists; name another folder, or pass force= to replace it": {"out": tmp_path / "there"},
+        r"exists; name another folder, or pass force=True to replace it": {"out": tmp_path / "there"},
         r"^progress is a function of two numbers, or None, not 3$": {"progress": 3},
         r"^force is True or False, not 'yes'$": {"force": "yes"},
         r"there is no format `deepspede` \(did you mean `deepspeed`\?\)": {"to": "deepspede"},

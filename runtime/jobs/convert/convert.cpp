@@ -7,6 +7,7 @@
 #include "compiler/files/seen_files.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
 #include "runtime/storage/direct_io_files.h"
 
 namespace ucp {
@@ -104,6 +105,7 @@ llvm::json::Object ConversionJson(const PlannedRun& run, const ConversionOutcome
   json["notes"] = std::move(notes);
   json["decisions"] = DecisionsJson(AllDecisions(plan, report));
   json["checkpoint"] = IdentityJson(run.source);
+  json["version"] = kJsonVersion;
   if (!options.has_source) {
     for (const char* key : kOfSource) json.erase(key);
   }

@@ -146,10 +146,6 @@ llvm::Error MessageSocket::LimitWaiting(double seconds) {
   return llvm::Error::success();
 }
 
-void MessageSocket::ShutDown() {
-  if (is_open()) ::shutdown(descriptor(), SHUT_RDWR);
-}
-
 llvm::Expected<Listener> Listen() {
   std::array<unsigned char, 16> random{};
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) return Gone("getrandom");

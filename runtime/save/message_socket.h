@@ -34,7 +34,6 @@ class MessageSocket {
   bool is_open() const { return socket_.is_open(); }
   void Close() { socket_ = Descriptor(-1); }
   void Forget() { socket_.Release(); }  // Neither closed nor used here any more.
-  void ShutDown();                      // Both sides: waiting calls of other threads fail.
 
  private:
   Descriptor socket_ = Descriptor(-1);

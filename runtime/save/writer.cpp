@@ -48,7 +48,7 @@ class Writer {
     listener_ = Descriptor(-1);
     if (!error && !ranks_.all.empty()) error = Prepare();
     if (error) {
-      FailAll(0, std::move(error));
+      Tell(Waiting::kForLayout, std::move(error));
       return Served::kNobody;
     }
     while (!IsOver()) UCP_RETURN_IF_ERROR(Step());
@@ -326,16 +326,17 @@ class Writer {
       }
       while (rank.missed.size() > kMostMissed) rank.missed.erase(rank.missed.begin());
     }
-    FailAll(1, std::move(error));
+    Tell(Waiting::kForSave, std::move(error));
     for (WriterRank& rank : ranks_.all) rank.called.reset();
   }
 
-  // All that have called a save; with `number` 0, all.
-  void FailAll(std::uint64_t number, llvm::Error error) {
+  // Sends the error to the ranks that wait for this.
+  enum class Waiting { kForLayout, kForSave };
+  void Tell(Waiting waiting, llvm::Error error) {
     FailureText failure = TakeFailure(std::move(error));
-    last_failed_ = {number, failure.code, std::move(failure.message)};
+    last_failed_ = {0, failure.code, std::move(failure.message)};
     for (WriterRank& rank : ranks_.all) {
-      if (number > 0 && !rank.called) continue;
+      if (waiting == Waiting::kForSave && !rank.called) continue;
       FailedMessage message = last_failed_;
       if (rank.called) message.number = rank.called->number;
       Send(rank, SaveMessageKind::kFailed, Encode(message));

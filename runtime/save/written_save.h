@@ -4,7 +4,6 @@
 #include <llvm/Support/Error.h>
 
 #include <atomic>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>

@@ -13,6 +13,14 @@
 namespace ucp {
 namespace {
 
+// As the target has it, and as the source's shards are cut.
+struct AddedTensor {
+  TensorLayout whole;
+  TensorLayout stored;
+};
+// By name; copies of a state have one name.
+using AddedTensors = std::map<std::string, AddedTensor>;
+
 TensorLayout WholeLayoutOf(const std::string& name, const std::vector<std::int64_t>& sizes) {
   TensorLayout whole;
   whole.name = name;
@@ -39,30 +47,27 @@ void AddLooseShards(Checkpoint& checkpoint) {
   }
 }
 
-Shard ShardOf(const LargeTensor& tensor) {
-  Shard shard;
-  shard.tensor = tensor.name;
-  shard.kind = TensorKind::kCarried;
-  shard.shape = tensor.sizes;
-  shard.strides = tensor.strides;
-  shard.base = tensor.base;
-  shard.states = tensor.states;
-  return shard;
-}
-
-// By name; copies of a state have one name.
-using AddedTensors = std::map<std::string, TensorLayout>;
-
 AddedTensors LayoutsOfLoose(const TrainingState& training) {
   AddedTensors added;
   for (const LooseState& state : training.loose_states) {
-    for (const LooseTensor& tensor : state.tensors) added[tensor.name] = WholeLayoutOf(tensor.name, tensor.sizes);
+    for (const LooseTensor& tensor : state.tensors) {
+      const TensorLayout whole = WholeLayoutOf(tensor.name, tensor.sizes);
+      added[tensor.name] = {whole, whole};
+    }
   }
   return added;
 }
 
-void AddTo(Layout& layout, const AddedTensors& added) {
-  for (const auto& [name, tensor] : added) layout.tensors.push_back(tensor);
+AddedTensor LayoutsOfLarge(const LargeTensor& tensor) {
+  AddedTensor added;
+  added.whole = WholeLayoutOf(tensor.name, tensor.sizes);
+  added.stored = added.whole;
+  if (tensor.boxes.size() > 1) added.stored.boxes = tensor.boxes;
+  return added;
+}
+
+void AddTo(Layout& layout, const AddedTensors& added, TensorLayout AddedTensor::* of) {
+  for (const auto& [name, tensor] : added) layout.tensors.push_back(tensor.*of);
   std::sort(layout.tensors.begin(), layout.tensors.end(),
             [](const TensorLayout& a, const TensorLayout& b) { return a.name < b.name; });
 }
@@ -73,8 +78,8 @@ BoundSource WithLooseStates(BoundSource source) {
   if (source.checkpoint.training.loose_states.empty()) return source;
   AddLooseShards(source.checkpoint);
   const AddedTensors added = LayoutsOfLoose(source.checkpoint.training);
-  AddTo(source.layout, added);
-  AddTo(source.stored_layout, added);
+  AddTo(source.layout, added, &AddedTensor::whole);
+  AddTo(source.stored_layout, added, &AddedTensor::stored);
   return source;
 }
 
@@ -91,10 +96,13 @@ llvm::Expected<Sides> WithCarriedTensors(Sides sides, const TargetFiles& target,
   }
   for (const LargeTensor& tensor : training.large_tensors) {
     if (!held.contains(tensor.name)) continue;
-    sides.source.checkpoint.inventory.storage.shards.push_back(ShardOf(tensor));
-    added[tensor.name] = WholeLayoutOf(tensor.name, tensor.sizes);
+    std::vector<Shard>& shards = sides.source.checkpoint.inventory.storage.shards;
+    shards.insert(shards.end(), tensor.shards.begin(), tensor.shards.end());
+    added[tensor.name] = LayoutsOfLarge(tensor);
   }
-  for (Layout* layout : {&sides.source.layout, &sides.source.stored_layout, &sides.target}) AddTo(*layout, added);
+  AddTo(sides.source.layout, added, &AddedTensor::whole);
+  AddTo(sides.source.stored_layout, added, &AddedTensor::stored);
+  AddTo(sides.target, added, &AddedTensor::whole);
   UCP_ASSIGN_OR_RETURN(sides.tensors, JoinTensors(sides.source.layout, sides.source.checkpoint.inventory));
   return sides;
 }

@@ -65,8 +65,8 @@ llvm::Expected<Sides> FormatTarget::Meet(BoundSource source) {
   UCP_ASSIGN_OR_RETURN(Layout layout, LayOutTarget(format_, strategy_, source, tensors, remarks_));
   UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, tensors, layout));
   if (!source.folder.empty()) {
-    UCP_ASSIGN_OR_RETURN(companions_,
-                         FindCompanions(files_, format_.TakesCompanions(), source.folder, source.requested_path));
+    UCP_ASSIGN_OR_RETURN(companions_, FindCompanions(files_, format_.TakesCompanions(strategy_, training),
+                                                     source.folder, source.requested_path));
     TakeOutUnknown(companions_, request_.settings.keep_opaque, left_out_, remarks_);
   }
   return Sides{std::move(source), std::move(layout), std::move(tensors)};
@@ -111,7 +111,7 @@ llvm::Error FormatTarget::NameLeftOut(TargetFiles& target) {
 
 void FormatTarget::AddRemarks(TargetFiles& target) const {
   target.remarks.insert(target.remarks.end(), remarks_.begin(), remarks_.end());
-  if (companions_.left_behind.empty()) return;
+  if (companions_.left_behind.empty() || target.weights_only) return;
   target.remarks.push_back(
       fmt::format("not copied from beside the checkpoint: {}", fmt::join(companions_.left_behind, ", ")));
 }

@@ -53,11 +53,14 @@ std::optional<std::int64_t> NumberBetween(std::string_view name, std::string_vie
   return ParseCount(name.substr(begin.size(), name.size() - begin.size() - end.size()), 0, kMostNumbered);
 }
 
+bool IsOfLoop(const std::string& name) {
+  return Has(kOfLoopNames, name) || RankOfCompanion(name) || NumberBetween(name, "custom_checkpoint_", ".pkl") ||
+         NumberBetween(name, "scheduler_", ".bin") || NumberBetween(name, "sampler_", ".bin");
+}
+
 bool IsCompanion(CompanionKind kind, const std::string& name) {
-  if (Has(kOfModelNames, name)) return true;
-  return kind == CompanionKind::kOfModelAndLoop &&
-         (Has(kOfLoopNames, name) || RankOfCompanion(name) || NumberBetween(name, "custom_checkpoint_", ".pkl") ||
-          NumberBetween(name, "scheduler_", ".bin") || NumberBetween(name, "sampler_", ".bin"));
+  return (kind != CompanionKind::kNone && Has(kOfModelNames, name)) ||
+         (kind == CompanionKind::kOfModelAndLoop && IsOfLoop(name));
 }
 
 llvm::Expected<bool> IsRoot(ReadableFileSystem& files, const std::string& folder) {
@@ -73,7 +76,6 @@ llvm::Expected<bool> IsRoot(ReadableFileSystem& files, const std::string& folder
 llvm::Expected<Companions> FindCompanions(ReadableFileSystem& files, CompanionKind kind, const std::string& checkpoint,
                                           const std::string& named) {
   Companions companions;
-  if (kind == CompanionKind::kNone) return companions;
   std::vector<std::string> folders = {checkpoint, named};
   std::string root = std::filesystem::path(checkpoint).parent_path().string();
   if (root.empty()) root = ".";
@@ -92,7 +94,8 @@ llvm::Expected<Companions> FindCompanions(ReadableFileSystem& files, CompanionKi
         UCP_ASSIGN_OR_RETURN(PathKind type, files.Kind(path));
         if (type != PathKind::kFile || found.contains(entry.name)) continue;
         UCP_ASSIGN_OR_RETURN(found[entry.name], ReadWholeFile(files, path, kMostCompanionBytes));
-      } else if (kind == CompanionKind::kOfModelAndLoop && is_root && folder == root && !Has(kOfRoot, entry.name)) {
+      } else if (kind != CompanionKind::kOfModelAndLoop ? IsOfLoop(entry.name)
+                                                        : is_root && folder == root && !Has(kOfRoot, entry.name)) {
         left_behind.insert(entry.name);
       }
     }

@@ -28,8 +28,9 @@ struct CompanionFile {
 };
 
 struct Companions {
-  std::vector<CompanionFile> files;      // By name.
-  std::vector<std::string> left_behind;  // With kOfModelAndLoop: files beside the checkpoint that are none of these.
+  std::vector<CompanionFile> files;  // By name.
+  std::vector<std::string>
+      left_behind;  // Those of the loop, without kOfModelAndLoop; with it, unknown files in a root.
 };
 
 // Returns those of the known names (companions.cpp) in the checkpoint's own folder, in the one that the user named, and

@@ -104,8 +104,10 @@ class Format {
                                                                        std::span<const LogicalTensor> tensors,
                                                                        const TiedLayers& tied) const;
 
-  // Returns the files beside the source that its folders also have.
-  virtual CompanionKind TakesCompanions() const { return CompanionKind::kNone; }
+  // Returns the files beside the source that the folders of a target also have.
+  virtual CompanionKind TakesCompanions(const Strategy& /*strategy*/, const TrainingState& /*training*/) const {
+    return CompanionKind::kNone;
+  }
   // Returns whether its files depend on the configuration of the job that will load them.
   virtual bool TakesJobConfig() const { return false; }
   // Fails where that cannot be read. LayOut() interprets it.

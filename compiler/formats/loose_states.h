@@ -60,9 +60,12 @@ struct LooseState {
   std::string name;      // "absmax"
   std::string sentence;  // Where it was found, and why it is one: "`absmax` of group 0 in `…` is a tensor of [3]"
   SteppedElements belongs_to;
-  pytorch::ValuePtr value;  // Of each tensor in it, the storage's key is the tensor's place in `tensors`.
+  // Of each tensor in it, the storage's key is the tensor's place in `tensors`; with `parameter`, it is that of a
+  // tensor of the training state.
+  pytorch::ValuePtr value;
   std::vector<LooseTensor> tensors;
   std::string why_not_carried;  // Empty if it can be.
+  std::string parameter;        // That it is of, where the source has its states by parameters' names.
 };
 
 // Returns whether they differ in nothing but the elements of their tensors.

@@ -206,8 +206,8 @@ std::string SourceArchives::KeyOfLargeTensor(const SourceArchive& archive, const
     large_tensor_names_.insert(name);
   }
   const TensorPlace place = PlaceOf(archive, tensor);
-  return AddTensor(training_, LargeTensor{std::move(name), place.dtype, place.sizes, place.strides,
-                                          BuffersOf(place, kWeightState), place.offset});
+  return AddTensor(training_, MakeLargeTensor(std::move(name), place.dtype, place.sizes, place.strides,
+                                              BuffersOf(place, kWeightState), place.offset));
 }
 
 }  // namespace ucp

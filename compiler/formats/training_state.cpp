@@ -54,6 +54,18 @@ std::string_view CalledInMessages(const TrainingState& training) {
   return training.is_synthetic ? "the synthetic model" : "the source";
 }
 
+LargeTensor MakeLargeTensor(std::string name, DType dtype, std::vector<std::int64_t> sizes,
+                            std::vector<std::int64_t> strides, BufferSetId states, std::int64_t base) {
+  Shard shard;
+  shard.tensor = name;
+  shard.kind = TensorKind::kCarried;
+  shard.shape = sizes;
+  shard.strides = std::move(strides);
+  shard.base = base;
+  shard.states = states;
+  return {std::move(name), dtype, std::move(sizes), {std::move(shard)}, {}};
+}
+
 std::string AddTensor(TrainingState& training, SmallTensorData data) {
   training.small_tensors.push_back(std::move(data));
   return fmt::format("{}", training.small_tensors.size() - 1);

@@ -29,16 +29,17 @@ struct SmallTensorData {
   bool operator==(const SmallTensorData&) const = default;
 };
 
-// One whose elements are not read but moved by the plan: averaged weights of a callback. In the source it begins at
-// element `base` of the buffer of `states`.
+// One whose elements are not read but moved by the plan: averaged weights of a callback.
 struct LargeTensor {
   std::string name;  // Under which a plan moves it; no tensor of the model has it.
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> sizes;
-  std::vector<std::int64_t> strides;  // Empty: row-major.
-  BufferSetId states;
-  std::int64_t base = 0;
+  std::vector<Shard> shards;      // Where it lies in the source. Their names and kinds are those of the tensor.
+  std::vector<ProductSet> boxes;  // By a shard's place on kBoxAxis. Empty: a shard is all of it.
 };
+// Returns one that begins at element `base` of the buffer of `states`. `strides` may be empty: row-major.
+LargeTensor MakeLargeTensor(std::string name, DType dtype, std::vector<std::int64_t> sizes,
+                            std::vector<std::int64_t> strides, BufferSetId states, std::int64_t base);
 
 // Where a source has a value, for the report.
 struct ValueOrigin {

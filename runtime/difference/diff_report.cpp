@@ -228,8 +228,8 @@ bool Differs(const TensorOutcome& tensor) {
 }
 
 bool Differs(const DiffReport& report) {
-  return std::any_of(report.tensors.begin(), report.tensors.end(),
-                     [](const TensorOutcome& tensor) { return Differs(tensor); });
+  return !report.settings.empty() || std::any_of(report.tensors.begin(), report.tensors.end(),
+                                                 [](const TensorOutcome& tensor) { return Differs(tensor); });
 }
 
 std::vector<std::string> DiffLines(const DiffReport& report) {
@@ -242,6 +242,7 @@ std::vector<std::string> DiffLines(const DiffReport& report) {
   for (const TensorOutcome& tensor : report.tensors) {
     if (Differs(tensor)) AddLines(tensor, lines);
   }
+  lines.insert(lines.end(), report.settings.begin(), report.settings.end());
   lines.push_back(SummaryLine(report));
   return lines;
 }
@@ -260,6 +261,9 @@ void WriteDiff(const DiffReport& report, llvm::json::OStream& json) {
     json.attribute("only_in_b", counts.only_in_b);
     json.attribute("same", counts.same);
     json.attribute("same_by_digest", counts.not_read);
+    json.attributeArray("settings", [&] {
+      for (const std::string& sentence : report.settings) json.value(sentence);
+    });
     json.attribute("states_beyond_weights", counts.beyond_weights);
     json.attributeArray("tensors", [&] {
       for (const TensorOutcome& tensor : report.tensors) {

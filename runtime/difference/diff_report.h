@@ -28,6 +28,7 @@ struct DiffReport {
   std::string b;
   std::vector<TensorOutcome> tensors;         // By name.
   std::vector<CheckpointIdentity> read = {};  // Both.
+  std::vector<std::string> settings = {};     // Sentences: steps and hyper-parameters that differ.
 };
 
 // States that are equal by a declared cast do not differ, nor do states beyond weights where the other side has none.

@@ -97,7 +97,7 @@ llvm::Expected<pytorch::ValuePtr> JobItems::KeepTensor(const dcp::Entry& entry) 
     buffer.parts.push_back({of_chunk, 0, buffer.part_elements});
     const BufferSetId states = storage_.Add(BufferSet{{kWeightState, storage_.Add(std::move(buffer))}});
     const std::string key = AddTensor(
-        training_, LargeTensor{fmt::format("{} of the job", entry.key), entry.dtype, entry.shape, {}, states, 0});
+        training_, MakeLargeTensor(fmt::format("{} of the job", entry.key), entry.dtype, entry.shape, {}, states, 0));
     return pytorch::MakeWholeTensor(key, entry.dtype, entry.shape);
   }
   std::string bytes(tensor.record_bytes, '\0');

@@ -88,7 +88,6 @@ def test_which_is_the_model(trained: Trained, ucprun: Path, tmp_path: Path) -> N
     assert not (tmp_path / "ours").exists()
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="`module` counts as a name of the model")
 def test_average_of_pytorchs_own_class(run: Run, tmp_path: Path) -> None:
     """`AveragedModel` has the weights below `module`."""
     model = build_model(CASE)
@@ -110,26 +109,22 @@ def sharded(engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return folder, engines.ask(Call(2, save_shards, {"place": folder}))
 
 
-def test_cut_averages_are_told(
-    sharded: tuple[Path, dict[str, dict[str, str]]], ucprun: Path, run: Run, tmp_path: Path
-) -> None:
-    """They stay behind, and the model keeps its own weights."""
+def test_model_beside_cut_averages(sharded: tuple[Path, dict[str, dict[str, str]]], run: Run) -> None:
+    """It keeps its own weights."""
     folder, truth = sharded
     assert weights_of(folder, run) == truth["model"]
-    said = f"{len(truth['ema'])} tensors (first `ema."
-    assert said in run("inspect", folder)
-    for to in ("dcp", "universal", NATIVE):
-        command = [str(ucprun), "convert", str(folder), str(tmp_path / to), "--to", to]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        assert said in result.stderr
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="tensors beside the model stay behind if they are cut")
-def test_cut_averages_go_along(sharded: tuple[Path, dict[str, dict[str, str]]], run: Run, tmp_path: Path) -> None:
-    """At least into a folder of the same format."""
+@pytest.mark.parametrize("ways", [("dcp:fsdp=3",), *WAYS], ids="-".join)
+def test_cut_averages_go_along(
+    ways: tuple[str, ...], sharded: tuple[Path, dict[str, dict[str, str]]], run: Run, tmp_path: Path
+) -> None:
+    """Put together from the chunks of the ranks."""
     folder, truth = sharded
-    run("convert", folder, tmp_path / "ours", "--to", "dcp:fsdp=3")
-    assert described(read_flat(tmp_path / "ours"), "ema.") == truth["ema"]
+    for number, way in enumerate(ways):
+        run("convert", folder, tmp_path / str(number), "--to", way)
+        folder = tmp_path / str(number)
+    assert described(read_flat(folder), "ema.") == truth["ema"]
 
 
 def test_optimizer_that_is_not_read(trained: Trained, ucprun: Path, tmp_path: Path) -> None:
@@ -146,10 +141,33 @@ def test_optimizer_that_is_not_read(trained: Trained, ucprun: Path, tmp_path: Pa
         assert "get_state_dict()" in result.stdout + result.stderr
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="files beside the two folders stay behind, unsaid")
-def test_accelerates_own_files(ucprun: Path, tmp_path: Path) -> None:
+def test_accelerates_own_files(run: Run, ucprun: Path, tmp_path: Path) -> None:
     """`load_state()` of a job with a scheduler fails without `scheduler.bin`: it goes along, or a note says so."""
     source = FIXTURES / "dcp" / "accelerate_fsdp2" / "checkpoint"
-    command = [str(ucprun), "convert", str(source), str(tmp_path / "ours"), "--to", "dcp"]
+    run("convert", source, tmp_path / "ours", "--to", "dcp")
+    for name in ("scheduler.bin", "random_states_0.pkl", "random_states_1.pkl"):
+        assert (tmp_path / "ours" / name).read_bytes() == (source / name).read_bytes()
+    command = [str(ucprun), "convert", str(source), str(tmp_path / "plain"), "--to", "dcp:style=plain"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert (tmp_path / "ours" / "scheduler.bin").exists() or "scheduler.bin" in result.stderr
+    names = "random_states_0.pkl, random_states_1.pkl, scheduler.bin"
+    assert f"not copied from beside the checkpoint: {names}" in result.stderr
+    assert not (tmp_path / "plain" / "scheduler.bin").exists()
+
+
+@pytest.mark.parametrize("to", ["dcp", "dcp:style=titan,fsdp=2"])
+def test_states_that_are_not_of_elements(to: str, run: Run, tmp_path: Path) -> None:
+    """Factors of rows and columns, and single numbers, stay with their parameters: PyTorch loads and steps them."""
+    model = build_model(CASE)
+    for optimizer in (torch.optim.Adafactor(model.parameters(), lr=0.01), torch.optim.NAdam(model.parameters())):
+        for _ in range(2):
+            for parameter in model.parameters():
+                parameter.grad = torch.full_like(parameter, 0.5)
+            optimizer.step()
+        weights, states = get_state_dict(model, optimizer)
+        name = type(optimizer).__name__
+        save({"model": weights, "optimizer": states}, tmp_path / name)
+        run("convert", tmp_path / name, tmp_path / f"ours of {name}", "--to", to)
+        kept, found = read_flat(tmp_path / name), read_flat(tmp_path / f"ours of {name}")
+        kept_states = described(kept, "optimizer.state.")
+        assert any(key.endswith(("row_var", "mu_product")) for key in kept_states)
+        assert described(found, "optimizer.state.") == kept_states

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.filesystem import FileSystemWriter, SerializationFormat
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
+from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from fixtures.fingerprints import describe
 from universal import FIXTURES
@@ -332,3 +333,29 @@ def test_metadata_of_each_rank(ucprun: Path, tmp_path: Path, damage: str) -> Non
     change(folder)
     output = tmp_path / "out"
     expect_refusal(convert(ucprun, folder, output, "universal"), output, *words)
+
+
+def test_other_settings_are_a_difference(ucprun: Path, trained_twice: tuple[Path, Path]) -> None:
+    """Folders that differ in a learning rate alone: `diff` and `verify --same` say so, with both values."""
+    first, second = trained_twice
+    for command in (["diff", first, second], ["verify", first, "--same", second]):
+        result = subprocess.run([ucprun, *command], capture_output=True, text=True, timeout=60, check=False)
+        assert result.returncode == 3, result
+        (line,) = [line for line in (result.stdout + result.stderr).splitlines() if "`lr`" in line]
+        assert "0.5" in line
+        assert "0.25" in line
+
+
+@pytest.fixture
+def trained_twice(tmp_path: Path) -> tuple[Path, Path]:
+    """Saved by PyTorch with two learning rates."""
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    places = tmp_path / "first", tmp_path / "second"
+    for place, rate in zip(places, (0.5, 0.25), strict=True):
+        optimizer.param_groups[0]["lr"] = rate
+        weights, states = get_state_dict(model, optimizer)
+        dcp.save({"model": weights, "optimizer": states}, checkpoint_id=place, no_dist=True)
+    return places

@@ -5,6 +5,7 @@
 #include "compiler/formats/dcp/read.h"
 #include "compiler/formats/dcp/write/cut.h"
 #include "compiler/formats/dcp/write/options.h"
+#include "compiler/formats/dcp/write/style.h"
 #include "compiler/formats/dcp/write/write.h"
 #include "compiler/support/error.h"
 
@@ -42,6 +43,11 @@ class DcpFormat : public Format {
     return states != strategy.options.end() && states->second == "weights";
   }
   bool TakesWeightsAlone(const Strategy& /*strategy*/) const override { return true; }
+  bool CarriesLooseStates() const override { return true; }
+  CompanionKind TakesCompanions(const Strategy& strategy, const TrainingState& training) const override {
+    const bool is_accelerates = !dcp::StyleOfTarget(strategy, training).model_folder().empty();
+    return is_accelerates && !HoldsWeightsAlone(strategy) ? CompanionKind::kOfModelAndLoop : CompanionKind::kNone;
+  }
   llvm::Expected<std::optional<Degrees>> TargetDegrees(const Strategy& strategy,
                                                        const TrainingState& /*training*/) const override {
     if (!strategy.options.contains("tp")) return std::nullopt;

@@ -138,7 +138,7 @@ bool IsFileName(std::string_view path) {
   for (const std::string_view part : {kAccelerateModel, kAccelerateOptimizer}) {
     if (path.starts_with(part)) path.remove_prefix(part.size());
   }
-  return path == kMetadataFile ||
+  return path == kMetadataFile || path == kLightningFile ||
          (path.starts_with("__") && path.ends_with(kDataSuffix) && path.find('/') == std::string_view::npos);
 }
 

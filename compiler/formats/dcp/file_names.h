@@ -24,7 +24,6 @@ inline constexpr const char* kFirstRanksMetadataFile = "__0.metadata";
 inline constexpr std::string_view kDataSuffix = ".distcp";
 inline constexpr const char* kUnfinishedMetadataFile = ".metadata.tmp";
 inline constexpr const char* kTorchCheckpointingFile = "metadata.pkl";  // Of a package that is not read.
-inline constexpr const char* kLightningFile = "meta.pt";                // Of Lightning alone.
 
 // Returns whether metadata stands in this very folder.
 llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& folder);

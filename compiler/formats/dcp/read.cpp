@@ -9,6 +9,7 @@
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/items.h"
 #include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/dcp/write/style.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
@@ -93,6 +94,7 @@ class Folder {
     if (entries == nullptr) {
       return Fail(ErrorCode::kBadData, "`{}` does not hold a dict", JoinPath(folder_, kLightningFile));
     }
+    state_.other_file = kLightningFile;
     state_.more_entries = *entries;
     return llvm::Error::success();
   }

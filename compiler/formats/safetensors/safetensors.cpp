@@ -41,7 +41,9 @@ class SafetensorsFormat : public Format {
     const safetensors::WriteOptions options = safetensors::ReadWriteOptions(strategy);
     return !options.all_states && !options.names_in_memory;
   }
-  CompanionKind TakesCompanions() const override { return CompanionKind::kOfModel; }
+  CompanionKind TakesCompanions(const Strategy& /*strategy*/, const TrainingState& /*training*/) const override {
+    return CompanionKind::kOfModel;
+  }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return safetensors::LayOutFolder(request);
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/compile/whole_states.h"
 #include "compiler/support/error.h"
 #include "runtime/difference/compare_checkpoints.h"
 #include "runtime/engine/buffers.h"
@@ -27,7 +26,8 @@ llvm::Expected<DiffSide> Open(ReadableFileSystem& files, const DiffRequest& aske
   if (spec != nullptr) hooks.bound(*spec);
   if (!compiled) return compiled.takeError();
   const BoundSource& source = compiled->source;
-  DiffSide side{source.folder, source.identity, std::move(compiled->plan), {}, false, {}};
+  DiffSide side{
+      source.folder, source.identity, std::move(compiled->plan), {}, false, {}, TrainingOf(source.checkpoint)};
   side.tensors = WholeTensorsOf(side.plan, source.checkpoint);
   side.holds_weights_alone = HoldsWeightsAlone(side.tensors);
   std::erase_if(side.tensors, [&](const WholeTensor& tensor) { return !names.match(tensor.name); });
@@ -89,6 +89,10 @@ llvm::Expected<DiffOutcome> Diff(const DiffRequest& request, ExecutionOptions ex
   UCP_ASSIGN_OR_RETURN(const std::vector<Difference> differences,
                        CompareCheckpoints(files, {a.plan, a.folder}, {b.plan, b.folder}, compared, execution));
   outcome.report.read = {a.identity, b.identity};
+  if (request.tensor == "*") {
+    outcome.report.settings =
+        CompareSettings(outcome.report.a, a.training.settings, outcome.report.b, b.training.settings);
+  }
   auto next = differences.begin();
   for (TensorOutcome& tensor : outcome.report.tensors) {
     for (StateOutcome& state : tensor.states) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/compile/whole_states.h"
 #include "compiler/describe/request_texts.h"
 #include "runtime/difference/diff_report.h"
 #include "runtime/jobs/job_hooks.h"
@@ -29,6 +30,7 @@ struct DiffSide {
   std::vector<WholeTensor> tensors;  // That are asked for.
   bool holds_weights_alone = false;  // Of all.
   StoredDigests digests;
+  TrainingOfCheckpoint training;
 };
 
 struct DiffOutcome {

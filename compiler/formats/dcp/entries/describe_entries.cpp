@@ -38,6 +38,7 @@ class Description {
     if (!roles) return AddContext(roles.takeError(), fmt::format("`{}`", state_.name));
     roles_ = *std::move(roles);
     UCP_RETURN_IF_ERROR(CheckHasModel());
+    for (const ModelEntry& tensor : roles_.tensors) entry_of_name_.emplace(tensor.name, tensor.entry);
     UCP_RETURN_IF_ERROR(ReadValues());
     SortStates();
     TakeOptimizer();
@@ -48,7 +49,8 @@ class Description {
       training().absent_optimizer =
           fmt::format("`{}` holds no states of an optimizer{}", state_.name, UnknownOptimizer());
     }
-    training().format_state = Keep({FindStyle(roles_, state_.has_two_folders), TakeEngineEntries(training())});
+    training().format_state =
+        Keep({FindStyle(roles_, state_.has_two_folders, state_.other_file), TakeEngineEntries(training())});
     RemarkOnReserved();
     CountBoxes();
     return llvm::Error::success();
@@ -82,12 +84,18 @@ class Description {
     return "";
   }
 
-  // Tensors of several chunks, and of the model, are none.
+  // A state that is one number for each element of its parameter.
+  bool IsOfElements(const StateEntry& state) const {
+    return state.entry->is_tensor && state.state != kStep &&
+           state.entry->shape == entry_of_name_.at(state.parameter)->shape;
+  }
+
+  // All but the tensors of the model and of its elements' states.
   llvm::Error ReadValues() {
     std::vector<const Entry*> wanted;
     for (const ModelEntry& extra : roles_.extras) wanted.push_back(extra.entry);
     for (const StateEntry& state : roles_.states) {
-      if (!state.entry->is_tensor || state.state == kStep) wanted.push_back(state.entry);
+      if (!IsOfElements(state)) wanted.push_back(state.entry);
     }
     for (const GroupEntry& group : roles_.groups) wanted.push_back(group.entry);
     for (const auto* others : {&roles_.optimizer, &roles_.others}) {
@@ -98,9 +106,22 @@ class Description {
       RefuseName(state);
     }
     for (const GroupEntry& group : roles_.groups) RefuseChunks(*group.entry);
-    std::erase_if(wanted, [](const Entry* entry) { return entry->chunks.size() != 1; });
+    const auto cut = std::ranges::partition(wanted, [](const Entry* entry) { return entry->chunks.size() == 1; });
+    const std::vector<const Entry*> in_chunks(cut.begin(), cut.end());
+    wanted.erase(cut.begin(), cut.end());
     UCP_ASSIGN_OR_RETURN(values_, items_.Keep(std::move(wanted)));
+    for (const Entry* entry : in_chunks) values_.emplace(entry, KeepChunks(*entry));
     return llvm::Error::success();
+  }
+
+  // A tensor that the plan puts together.
+  pytorch::ValuePtr KeepChunks(const Entry& entry) {
+    LargeTensor tensor{fmt::format("{} in {}", entry.key, state_.origin), entry.dtype, entry.shape, {}, {}};
+    TensorBoxes boxes;
+    tensor.shards =
+        ShardsOf(items_, tensor.name, TensorKind::kCarried, {{kWeightState, &entry}}, inventory().storage, boxes);
+    tensor.boxes = std::move(boxes.boxes);
+    return pytorch::MakeWholeTensor(AddTensor(training(), std::move(tensor)), entry.dtype, entry.shape);
   }
 
   // Masters and weights have these names among the states.
@@ -121,14 +142,12 @@ class Description {
 
   // The states of each parameter that are one number for each element, and those that are not.
   void SortStates() {
-    for (const ModelEntry& tensor : roles_.tensors) entry_of_name_.emplace(tensor.name, tensor.entry);
     for (const StateEntry& state : roles_.states) {
       if (state.state == kStep) continue;
-      const Entry& of = *entry_of_name_.at(state.parameter);
       const bool is_none = !state.entry->is_tensor && values_.at(state.entry)->is_none();
       if (is_none) continue;  // An optimizer's state that is not there yet.
       trained_.insert(state.parameter);
-      if (state.entry->is_tensor && state.entry->shape == of.shape) {
+      if (IsOfElements(state)) {
         states_[state.parameter].push_back({state.state, state.entry});
       } else {
         loose_.push_back(&state);
@@ -201,15 +220,16 @@ class Description {
       states.push_back({is_trained ? kMasterState : kWeightState, tensor.entry});
       std::ranges::sort(states, {}, &StateOfTensor::state);
       first_shard.emplace(tensor.name, inventory().storage.shards.size());
-      AddShards(items_, tensor.name, is_trained ? TensorKind::kParameter : KindOf(*tensor.entry), std::move(states),
-                inventory());
+      for (Shard& shard :
+           ShardsOf(items_, tensor.name, is_trained ? TensorKind::kParameter : KindOf(*tensor.entry), std::move(states),
+                    inventory().storage, std::get<BoxesOfTensors>(inventory().cuts)[tensor.name])) {
+        inventory().storage.shards.push_back(std::move(shard));
+      }
     }
     if (!training().absent_optimizer.empty()) return;
     for (const StateEntry* state : loose_) {
-      const auto value = values_.find(state->entry);
       training().loose_states.push_back(LooseStateOf(*state, entry_of_name_.at(state->parameter)->shape,
-                                                     first_shard.at(state->parameter),
-                                                     value == values_.end() ? nullptr : value->second));
+                                                     first_shard.at(state->parameter), values_.at(state->entry)));
     }
   }
 
@@ -241,23 +261,11 @@ class Description {
     for (const ModelEntry& extra : roles_.extras) {
       rank.module_extras.push_back({pytorch::MakeText(extra.name), values_.at(extra.entry)});
     }
-    if (sharded_.empty()) return;
-    inventory().remarks.push_back(fmt::format(
-        "{} tensors (first `{}`) are neither of the model nor of its optimizer and are cut into chunks; they are not "
-        "carried over",
-        sharded_.size(), sharded_.front()));
   }
 
-  std::vector<pytorch::Entry> Kept(const std::vector<OtherEntry>& others) {
+  std::vector<pytorch::Entry> Kept(const std::vector<OtherEntry>& others) const {
     std::vector<Leaf> leaves;
-    for (const OtherEntry& other : others) {
-      const auto value = values_.find(other.entry);
-      if (value != values_.end()) {
-        leaves.push_back({other.path, value->second});
-      } else {
-        sharded_.push_back(other.entry->key);
-      }
-    }
+    for (const OtherEntry& other : others) leaves.push_back({other.path, values_.at(other.entry)});
     return Nest(std::move(leaves));
   }
 
@@ -281,6 +289,7 @@ class Description {
   void CountBoxes() {
     std::int64_t most = 1;
     for (const auto& [name, tensor] : *inventory().boxes()) most = std::max(most, std::ssize(tensor.boxes));
+    for (const LargeTensor& tensor : training().large_tensors) most = std::max(most, std::ssize(tensor.boxes));
     inventory().mesh.axes = {{kBoxAxis, most}};
   }
 
@@ -292,8 +301,7 @@ class Description {
   std::map<std::string, const Entry*> entry_of_name_;         // Of the model's tensors.
   std::map<std::string, std::vector<StateOfTensor>> states_;  // By parameter.
   std::vector<const StateEntry*> loose_;
-  std::set<std::string> trained_;     // Parameters with states; later all that are in groups.
-  std::vector<std::string> sharded_;  // Keys of tensors that nobody knows.
+  std::set<std::string> trained_;  // Parameters with states; later all that are in groups.
 };
 
 }  // namespace

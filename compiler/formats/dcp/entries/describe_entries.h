@@ -19,7 +19,8 @@ struct StateDict {
   bool has_paths = false;                    // Else each path is the key alone.
   bool is_folder = true;                     // Otherwise a job's own state.
   bool has_two_folders = false;              // Accelerate's.
-  std::vector<pytorch::Entry> more_entries;  // Beside it; they count where both have a key.
+  std::string other_file;                    // Lightning's, if there is one,
+  std::vector<pytorch::Entry> more_entries;  // and its entries, which count where both have a key.
 };
 
 // Fills the inventory, but for its root, and the training state, but for its tag. `items` keeps values in the training

@@ -17,8 +17,8 @@ LooseState LooseStateOf(const StateEntry& state, const std::vector<std::int64_t>
                        : fmt::format("`{}` is a value, and not a tensor", state.entry->key);
   loose.belongs_to.sizes = shape;
   loose.belongs_to.pieces = {{shard, state.parameter, "", 0, elements, 0}};
-  loose.value = value ? value : pytorch::MakeNone();
-  loose.why_not_carried = "states of torch.distributed.checkpoint that are not one number for each element stay behind";
+  loose.parameter = state.parameter;
+  loose.value = value;
   return loose;
 }
 

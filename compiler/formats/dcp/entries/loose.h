@@ -10,8 +10,7 @@
 
 namespace ucp::dcp {
 
-// Returns a loose state of a parameter of this shape with this first shard; `value` may be null. It can be named and
-// left out, and is not carried.
+// Returns a loose state of a parameter of this shape with this first shard.
 LooseState LooseStateOf(const StateEntry& state, const std::vector<std::int64_t>& shape, std::size_t shard,
                         const pytorch::ValuePtr& value);
 

@@ -45,7 +45,7 @@ std::vector<PathPart> SplitAtDots(std::string_view key) {
   }
 }
 
-bool IsModelName(std::string_view name) { return name == "model" || name == "state_dict" || name == "module"; }
+bool IsModelName(std::string_view name) { return name == "model" || name == "state_dict"; }
 
 // "app.optim" of "app.optim.state.a.exp_avg"; nothing if the entry is not an optimizer's.
 std::optional<std::string> OptimizerOf(const Entry& entry, bool has_paths) {
@@ -126,15 +126,19 @@ class Finder {
     return by_length.empty() ? std::set<std::string>() : std::prev(by_length.end())->second;
   }
 
-  // Of several, such as averaged weights beside the model's, the one that is called as models are.
+  // Of several, such as averaged weights beside the model's, the one that is called as models are. `module` is what
+  // wrappers call what they wrap, averaged weights (`AveragedModel`) among them.
   llvm::Expected<std::string> Choose(const std::set<std::string>& prefixes) const {
     if (prefixes.size() == 1) return *prefixes.begin();
-    std::vector<std::string> left;
+    std::vector<std::string> models;
+    std::vector<std::string> modules;
     for (const std::string& prefix : prefixes) {
       const std::string_view last = std::string_view(prefix).substr(prefix.rfind('.') + 1);
-      if (prefix.empty() || IsModelName(last)) left.push_back(prefix);
+      if (prefix.empty() || IsModelName(last)) models.push_back(prefix);
+      if (last == "module") modules.push_back(prefix);
     }
-    if (left.size() == 1) return left.front();
+    if (models.size() == 1) return models.front();
+    if (models.empty() && modules.size() == 1) return modules.front();
     return Fail(
         ErrorCode::kUnsupported,
         "the optimizer's parameters stand below `{}` and below `{}`, and nothing says which are the model's; save the "

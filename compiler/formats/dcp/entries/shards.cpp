@@ -25,12 +25,10 @@ bool HaveEqualChunks(const StoredItems& items, const Entry& a, const Entry& b) {
 
 class Adder {
  public:
-  Adder(const StoredItems& items, const std::string& name, TensorKind kind, Inventory& inventory)
-      : items_(items),
-        name_(name),
-        kind_(kind),
-        storage_(inventory.storage),
-        boxes_(std::get<BoxesOfTensors>(inventory.cuts)[name]) {}
+  Adder(const StoredItems& items, const std::string& name, TensorKind kind, StorageTables& tables, TensorBoxes& boxes)
+      : items_(items), name_(name), kind_(kind), tables_(tables), boxes_(boxes) {}
+
+  std::vector<Shard> TakeShards() { return std::move(shards_); }
 
   void Add(const std::vector<StateOfTensor>& alike) {
     const Entry& first = *alike.front().entry;
@@ -49,8 +47,8 @@ class Adder {
       }
       BufferSet states;
       for (const StateOfTensor& state : alike) states.push_back({state.state, BufferOf(state.entry->chunks[c])});
-      shard.states = storage_.Add(std::move(states));
-      storage_.shards.push_back(std::move(shard));
+      shard.states = tables_.Add(std::move(states));
+      shards_.push_back(std::move(shard));
     }
   }
 
@@ -64,27 +62,28 @@ class Adder {
   BufferId BufferOf(const Chunk& chunk) {
     const ItemTensor& tensor = items_.tensor(chunk);
     const Record of_chunk = items_.record(chunk);
-    const RecordId record = storage_.Add(of_chunk);
+    const RecordId record = tables_.Add(of_chunk);
     Buffer buffer;
     buffer.dtype = tensor.dtype;
     buffer.part_elements = static_cast<std::int64_t>(of_chunk.bytes) / ItemBytes(tensor.dtype) - tensor.offset;
     buffer.parts.push_back({record, tensor.offset, buffer.part_elements});
-    return storage_.Add(std::move(buffer));
+    return tables_.Add(std::move(buffer));
   }
 
   const StoredItems& items_;
   const std::string& name_;
   const TensorKind kind_;
-  Storage& storage_;
+  StorageTables& tables_;
   TensorBoxes& boxes_;
+  std::vector<Shard> shards_;
   std::map<std::pair<Extents, Extents>, std::int64_t> places_;
 };
 
 }  // namespace
 
-void AddShards(const StoredItems& items, const std::string& name, TensorKind kind, std::vector<StateOfTensor> states,
-               Inventory& inventory) {
-  Adder adder(items, name, kind, inventory);
+std::vector<Shard> ShardsOf(const StoredItems& items, const std::string& name, TensorKind kind,
+                            std::vector<StateOfTensor> states, StorageTables& tables, TensorBoxes& boxes) {
+  Adder adder(items, name, kind, tables, boxes);
   while (!states.empty()) {
     std::vector<StateOfTensor> alike;
     std::vector<StateOfTensor> others;
@@ -95,6 +94,7 @@ void AddShards(const StoredItems& items, const std::string& name, TensorKind kin
     adder.Add(alike);
     states = std::move(others);
   }
+  return adder.TakeShards();
 }
 
 }  // namespace ucp::dcp

@@ -1,4 +1,4 @@
-// The inventory's shards of a tensor: one for each box that some chunk of its states has.
+// The shards of a tensor: one for each box that some chunk of its states has.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct StateOfTensor {
   const Entry* entry = nullptr;
 };
 
-// Adds the shards of a tensor and its boxes. The states have the tensor's shape, and are sorted by name. States with
-// equal chunks share shards.
-void AddShards(const StoredItems& items, const std::string& name, TensorKind kind, std::vector<StateOfTensor> states,
-               Inventory& inventory);
+// Returns the shards of a tensor, and fills `boxes`. The states have the tensor's shape, and are sorted by name. States
+// with equal chunks share shards.
+std::vector<Shard> ShardsOf(const StoredItems& items, const std::string& name, TensorKind kind,
+                            std::vector<StateOfTensor> states, StorageTables& tables, TensorBoxes& boxes);
 
 }  // namespace ucp::dcp

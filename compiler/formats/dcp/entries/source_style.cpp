@@ -24,15 +24,18 @@ EntryPath PathOf(const std::string& prefix, const Entry* entry) {
 
 }  // namespace
 
-Style FindStyle(const Roles& roles, bool has_two_folders) {
+Style FindStyle(const Roles& roles, bool has_two_folders, const std::string& other_file) {
   const Entry* of_model = roles.tensors.empty() ? nullptr : roles.tensors.front().entry;
-  if (!roles.has_optimizer) return {PathOf(roles.model_prefix, of_model), {"optimizer"}, false, has_two_folders};
+  if (!roles.has_optimizer) {
+    return {PathOf(roles.model_prefix, of_model), {"optimizer"}, false, has_two_folders, other_file};
+  }
   const Entry* of_optimizer = nullptr;
   if (!roles.groups.empty()) of_optimizer = roles.groups.front().entry;
   if (!roles.states.empty()) of_optimizer = roles.states.front().entry;
   const bool is_flat =
       std::ranges::any_of(roles.groups, [](const GroupEntry& group) { return !group.parameter.empty(); });
-  return {PathOf(roles.model_prefix, of_model), PathOf(roles.optimizer_prefix, of_optimizer), is_flat, has_two_folders};
+  return {PathOf(roles.model_prefix, of_model), PathOf(roles.optimizer_prefix, of_optimizer), is_flat, has_two_folders,
+          other_file};
 }
 
 }  // namespace ucp::dcp

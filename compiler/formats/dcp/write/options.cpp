@@ -19,11 +19,13 @@ constexpr std::int64_t kMostFiles = 65536;
 StrategyRules WriteRules() {
   return {.has_degrees = true,
           .target_axes = {"tp"},
-          .settings = {TakesWord("style", {"titan", "app", "accelerate", "plain"}), TakesNumber("fsdp", 1, kMostFiles),
-                       TakesNumber("files", 1, kMostFiles), TakesWord("dtype", {"bf16", "fp16", "fp32"}),
-                       TakesWord("states", {"weights", "all"}), TakesWord("metadata", {"2.2", "2.3"})},
+          .settings = {TakesWord("style", {"titan", "app", "accelerate", "lightning", "plain"}),
+                       TakesNumber("fsdp", 1, kMostFiles), TakesNumber("files", 1, kMostFiles),
+                       TakesWord("dtype", {"bf16", "fp16", "fp32"}), TakesWord("states", {"weights", "all"}),
+                       TakesWord("metadata", {"2.2", "2.3"})},
           .help =
-              "dcp for torch.distributed.checkpoint, with style=titan|app|accelerate|plain (names of the entries; "
+              "dcp for torch.distributed.checkpoint, with style=titan|app|accelerate|lightning|plain (names of the "
+              "entries; "
               "default: the source's, or titan), "
               "fsdp=N and tp=N (the chunks of such a job's ranks) or files=N, dtype=bf16|fp16|fp32 (of the weights), "
               "states=weights, metadata=2.2 (for PyTorch before 2.4)"};
@@ -39,7 +41,6 @@ llvm::Expected<WriteOptions> ReadOptions(const Strategy& strategy) {
       return Fail(ErrorCode::kUsage, "`{}` cuts nothing in a dcp folder; its settings are {}", key,
                   fmt::join(kOfTarget, ", "));
     }
-    if (key == "style") options.style = value;
     if (key == "fsdp") options.fsdp = ParseCount(value, 1, kMostFiles);
     if (key == "files") options.files = ParseCount(value, 1, kMostFiles);
     if (key == "dtype") options.dtype = kTypes.at(value);

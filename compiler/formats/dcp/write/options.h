@@ -15,7 +15,6 @@
 namespace ucp::dcp {
 
 struct WriteOptions {
-  std::optional<std::string> style;   // Nothing: the source's, or "titan".
   std::optional<std::int64_t> fsdp;   // The ranks that shard each tensor by its rows.
   std::optional<std::int64_t> files;  // How many, of about equal size.
   std::optional<DType> dtype;         // Of the weights.

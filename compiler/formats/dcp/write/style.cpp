@@ -42,6 +42,10 @@ Style::Style(std::string_view word) {
   } else if (word == "app") {
     model_ = {"app", "model"};
     optimizer_ = {"app", "optim"};
+  } else if (word == "lightning") {
+    model_ = {"state_dict"};
+    optimizer_ = {"optimizer_0"};
+    other_file_ = kLightningFile;
   } else {
     model_ = {"model"};
   }
@@ -51,12 +55,13 @@ Style::Style(std::string_view word) {
   }
 }
 
-Style::Style(EntryPath model, EntryPath optimizer, bool is_flat, bool has_two_folders)
+Style::Style(EntryPath model, EntryPath optimizer, bool is_flat, bool has_two_folders, std::string other_file)
     : model_(std::move(model)),
       optimizer_(std::move(optimizer)),
       is_flat_(is_flat),
       model_folder_(has_two_folders ? kAccelerateModel : ""),
-      optimizer_folder_(has_two_folders ? kAccelerateOptimizer : "") {}
+      optimizer_folder_(has_two_folders ? kAccelerateOptimizer : ""),
+      other_file_(std::move(other_file)) {}
 
 EntryPath Style::State(const std::string& parameter, const std::string& state) const {
   if (is_flat_) return Below(optimizer_, fmt::format("state.{}.{}", parameter, state));
@@ -72,6 +77,13 @@ std::shared_ptr<const FormatState> Keep(KeptNames names) { return std::make_shar
 const KeptNames* KeptNamesOf(const TrainingState& training) {
   const FormatState* state = training.format_state.get();
   return state != nullptr && state->family() == kFamily ? &static_cast<const NameState*>(state)->names : nullptr;
+}
+
+Style StyleOfTarget(const Strategy& strategy, const TrainingState& training) {
+  const auto asked = strategy.options.find("style");
+  if (asked != strategy.options.end()) return Style(asked->second);
+  const KeptNames* of_source = KeptNamesOf(training);
+  return of_source != nullptr ? of_source->style : Style("titan");
 }
 
 }  // namespace ucp::dcp

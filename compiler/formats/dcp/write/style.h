@@ -1,11 +1,10 @@
 // How frameworks name the entries of their state dicts:
 //
-//   titan       layers.0.w            optimizer | state.layers.0.w.exp_avg       optimizer | param_groups.layers.0.w.lr
-//   app         app | model | layers.0.w   app | optim | state | layers.0.w | exp_avg   app | optim | param_groups | 0
-//   | lr accelerate  model | layers.0.w    optimizer | state | layers.0.w | exp_avg   optimizer | param_groups | 0 | lr
-//   plain       the same
-//
-// Accelerate has its two dicts in two folders.
+//   titan       layers.0.w                 optimizer | state.layers.0.w.exp_avg       (each parameter: its own groups)
+//   app         app | model | layers.0.w   app | optim | state | layers.0.w | exp_avg
+//   plain       model | layers.0.w         optimizer | state | layers.0.w | exp_avg
+//   accelerate  the same, in two folders
+//   lightning   state_dict | layers.0.w    optimizer_0 | state | layers.0.w | exp_avg, and everything else in `meta.pt`
 #pragma once
 
 #include <memory>
@@ -14,6 +13,7 @@
 #include <string_view>
 
 #include "compiler/formats/dcp/write/entry_path.h"
+#include "compiler/formats/strategy.h"
 #include "compiler/formats/training_state.h"
 
 namespace ucp::dcp {
@@ -22,17 +22,21 @@ namespace ucp::dcp {
 inline constexpr const char* kAccelerateModel = "pytorch_model_fsdp_0/";
 inline constexpr const char* kAccelerateOptimizer = "optimizer_0/";
 
+inline constexpr const char* kLightningFile = "meta.pt";
+
 class Style {
  public:
   // Makes a style of one of the words of the setting `style`.
   explicit Style(std::string_view word);
   // Makes the style of a source: where its two dicts stand, and whether the keys of the optimizer's are joined.
-  Style(EntryPath model, EntryPath optimizer, bool is_flat, bool has_two_folders);
+  Style(EntryPath model, EntryPath optimizer, bool is_flat, bool has_two_folders, std::string other_file);
 
   // Returns the folders of the model's entries and of the optimizer's, with a slash at the end; "" is the checkpoint's
   // own.
   const std::string& model_folder() const { return model_folder_; }
   const std::string& optimizer_folder() const { return optimizer_folder_; }
+  // Returns the file of all other entries; empty: they are entries as well.
+  const std::string& other_file() const { return other_file_; }
 
   // Returns an entry of the model, by the name of the tensor.
   EntryPath Model(const std::string& name) const { return Below(model_, name); }
@@ -51,6 +55,7 @@ class Style {
   bool is_flat_ = false;  // Keys of the optimizer's dict are joined already.
   std::string model_folder_;
   std::string optimizer_folder_;
+  std::string other_file_;
 };
 
 // The names of a dcp folder, kept in the training state for a folder that is made of it.
@@ -61,5 +66,8 @@ struct KeptNames {
 std::shared_ptr<const FormatState> Keep(KeptNames names);
 // Null for sources of other formats.
 const KeptNames* KeptNamesOf(const TrainingState& training);
+
+// Returns the style that a strategy names; without one, the source's, or TorchTitan's.
+Style StyleOfTarget(const Strategy& strategy, const TrainingState& training);
 
 }  // namespace ucp::dcp

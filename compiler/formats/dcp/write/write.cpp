@@ -27,6 +27,7 @@
 #include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::dcp {
 namespace {
@@ -34,11 +35,7 @@ namespace {
 using pytorch::Entry;
 using pytorch::ValuePtr;
 
-Style ChooseStyle(const WriteOptions& options, const TrainingState& training) {
-  if (options.style) return Style(*options.style);
-  const KeptNames* of_source = KeptNamesOf(training);
-  return of_source != nullptr ? of_source->style : Style("titan");
-}
+constexpr std::string_view kLightningVersion = "pytorch-lightning_version";
 
 // A tensor by one of its names: a tied one has several, and PyTorch's state dicts have an entry for each.
 struct NamedTensor {
@@ -51,7 +48,7 @@ class Writer {
   Writer(const TargetRequest& request, WriteOptions options)
       : request_(request),
         options_(std::move(options)),
-        style_(ChooseStyle(options_, request.training)),
+        style_(StyleOfTarget(request.strategy, request.training)),
         layouts_(request.layout) {}
 
   llvm::Expected<TargetFiles> Run() {
@@ -67,6 +64,8 @@ class Writer {
     if (HasOptimizer()) UCP_RETURN_IF_ERROR(AddOptimizer());
     if (!options_.weights_alone) UCP_RETURN_IF_ERROR(AddOthers());
     for (Folder& folder : folders_) WriteFolder(folder);
+    if (!style_.other_file().empty() && !options_.weights_alone) WriteOtherFile();
+    for (const CompanionFile& file : request_.companions) AddFile(target_, file.name, file.content);
     AddShards();
     return std::move(target_);
   }
@@ -145,6 +144,7 @@ class Writer {
             AddTensor(of_optimizer(), style_.State(tensor.name, state.name), {n, state.name, state.dtype}));
       }
     }
+    UCP_RETURN_IF_ERROR(AddLooseStates());
     const GroupEntries groups = EntriesOfGroups(request_.training, request_.tensors, style_, options_.release);
     for (const StepEntry& step : groups.steps) UCP_RETURN_IF_ERROR(AddStep(step));
     for (const FlatEntry& entry : groups.values) UCP_RETURN_IF_ERROR(AddValue(of_optimizer(), entry));
@@ -153,6 +153,19 @@ class Writer {
           fmt::format("PyTorch's optimizers have the settings {}, which the source lacks; they are written with "
                       "PyTorch's defaults",
                       fmt::join(groups.added, ", ")));
+    }
+    return llvm::Error::success();
+  }
+
+  // They have no element of their parameter each, so that no cut of it cuts them.
+  llvm::Error AddLooseStates() {
+    for (const LooseState& state : request_.training.loose_states) {
+      const std::string why = state.parameter.empty() ? "a dcp folder has no place for it" : state.why_not_carried;
+      if (!why.empty()) {
+        return Fail(ErrorCode::kUnsupported, "{}: it is not one number for each element, and {}; {} leaves it out",
+                    state.sentence, why, OptionName(UserOption::kDropStates, state.name));
+      }
+      UCP_RETURN_IF_ERROR(AddNestedTo(of_optimizer(), style_.State(state.parameter, state.name), state.value));
     }
     return llvm::Error::success();
   }
@@ -172,7 +185,7 @@ class Writer {
       const bool is_schedule = key == "lr_scheduler";
       const bool is_kept =
           of_source != nullptr ? of_source->engine_entries.contains(key) : is_schedule && !entry.value->is_none();
-      if (is_kept) UCP_RETURN_IF_ERROR(AddNested({key}, entry.value));
+      if (is_kept) UCP_RETURN_IF_ERROR(AddOther(key, entry.value));
       if (of_source == nullptr && !is_schedule) left.insert(key);
     }
     for (const Entry& entry : training.optimizer) {
@@ -185,7 +198,7 @@ class Writer {
     }
     for (const Entry& entry : rank.client) {
       if (const auto key = pytorch::AsText(*entry.key)) {
-        UCP_RETURN_IF_ERROR(AddNested({std::string(*key)}, entry.value));
+        UCP_RETURN_IF_ERROR(AddOther(std::string(*key), entry.value));
       }
     }
     if (!left.empty()) {
@@ -201,8 +214,22 @@ class Writer {
   }
 
   // Accelerate's merge_fsdp_weights() takes a folder of a model that has nothing beside `model`.
-  llvm::Error AddNested(const EntryPath& path, const ValuePtr& value) {
-    return AddNestedTo(of_optimizer(), path, value);
+  llvm::Error AddOther(const std::string& key, const ValuePtr& value) {
+    if (style_.other_file().empty()) return AddNestedTo(of_optimizer(), {key}, value);
+    in_other_file_.push_back({pytorch::MakeText(key), value});
+    return llvm::Error::success();
+  }
+
+  // Lightning finds no checkpoint in a folder without it.
+  void WriteOtherFile() {
+    if (FindEntry(in_other_file_, kLightningVersion) == nullptr) {
+      target_.remarks.push_back(fmt::format(
+          "the source's training state has no `{}`: Lightning's Fabric loads the folder, and its Trainer does not",
+          kLightningVersion));
+    }
+    ArchiveComposer composer(request_.training);
+    const ValuePtr root = pytorch::MakeDict(composer.AddEntries(in_other_file_));
+    AddFile(target_, style_.other_file(), composer.Compose(root));
   }
 
   llvm::Error AddNestedTo(Folder& folder, const EntryPath& path, const ValuePtr& value) {
@@ -322,7 +349,8 @@ class Writer {
   std::unordered_map<std::string_view, std::size_t> number_;  // Of each tensor, by its own name.
   std::vector<NamedTensor> named_;
   std::vector<std::vector<BufferSet>> sets_;  // By named tensor and box.
-  std::deque<SharedArchive> archives_;        // The following members point into them.
+  std::vector<Entry> in_other_file_;
+  std::deque<SharedArchive> archives_;  // The following members point into them.
   std::map<std::pair<DType, std::vector<std::int64_t>>, const SharedArchive*> archive_of_shape_;
   std::map<std::uint32_t, const SharedArchive*> archive_of_step_;
   std::unordered_map<ValuePtr, const SharedArchive*> archive_of_value_;

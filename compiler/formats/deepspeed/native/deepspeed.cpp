@@ -66,7 +66,9 @@ class DeepSpeedFormat : public Format {
     return deepspeed::MakeSyntheticState(strategy, tensors, tied);
   }
 
-  CompanionKind TakesCompanions() const override { return CompanionKind::kOfModelAndLoop; }
+  CompanionKind TakesCompanions(const Strategy& /*strategy*/, const TrainingState& /*training*/) const override {
+    return CompanionKind::kOfModelAndLoop;
+  }
   bool TakesJobConfig() const override { return true; }
   llvm::Error CheckJobConfig(const JobConfig& job) const override {
     return deepspeed::ParseEngineConfig(job).takeError();

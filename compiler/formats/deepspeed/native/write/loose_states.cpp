@@ -11,11 +11,19 @@
 #include "compiler/support/user_option.h"
 
 namespace ucp::deepspeed {
+namespace {
+
+std::string WhyNotCarried(const LooseState& state) {
+  if (!state.why_not_carried.empty() || state.parameter.empty()) return state.why_not_carried;
+  return "the files of DeepSpeed have no place for states by the names of parameters";
+}
+
+}  // namespace
 
 LooseStatesToWrite::LooseStatesToWrite(const TrainingState& training, const WriteOptions& options)
     : training_(training), options_(options) {
   for (const LooseState& state : training.loose_states) {
-    if (!state.why_not_carried.empty()) continue;
+    if (!WhyNotCarried(state).empty()) continue;
     std::vector<const LooseState*>& states = by_key_[KeyOf(state.belongs_to)];
     // Copies on several ranks are one.
     const bool is_there =
@@ -74,7 +82,7 @@ const SteppedElements* LooseStatesToWrite::InItsPlace(const SteppedElements& sou
 
 llvm::Error LooseStatesToWrite::CheckAllGiven() const {
   for (const LooseState& state : training_.loose_states) {
-    std::string why = state.why_not_carried;
+    std::string why = WhyNotCarried(state);
     if (why.empty()) {
       if (given_.contains(KeyOf(state.belongs_to))) continue;
       const SteppedElements* other = InItsPlace(state.belongs_to);

@@ -301,13 +301,18 @@ TEST_F(DcpRead, AnOptimizerThatIsNotUnderstood) {
               HasSubstr("the optimizer has states of `b.weight`, and none of its 1 groups lists it"));
 }
 
-TEST_F(DcpRead, TensorsOfNobodyStayBehindIfTheyAreCut) {
+TEST_F(DcpRead, TensorsOfNobodyThatAreCutArePutTogether) {
   SavedDict dict = Trained();
   dict.Tensor({"ema", "b.weight"}, {3, 2}, 0, {{{0, 0}, {2, 2}}, {{2, 0}, {1, 2}}});
   dict.Tensor({"seen", "tokens"}, {2}, 5);
   const Checkpoint checkpoint = Read(dict);
-  EXPECT_THAT(checkpoint.inventory.remarks, ElementsAre(HasSubstr("Its weights are read alone"),
-                                                        HasSubstr("1 tensors (first `ema.b.weight`) are neither")));
+  ASSERT_EQ(checkpoint.training.large_tensors.size(), 1u);
+  const LargeTensor& ema = checkpoint.training.large_tensors.front();
+  EXPECT_EQ(ema.name, "ema.b.weight in .metadata");
+  EXPECT_THAT(ema.sizes, ElementsAre(3, 2));
+  ASSERT_EQ(ema.shards.size(), 2u);
+  EXPECT_THAT(ema.shards[1].shape, ElementsAre(1, 2));
+  EXPECT_EQ(ToString(ema.boxes[1]), "[2..3, 0..2]");
   EXPECT_THAT(Client(checkpoint.training), HasSubstr("'seen': {'tokens': "));
 }
 

@@ -5,7 +5,7 @@ namespace ucp::deepspeed {
 void AddLooseStates(const OptimizerContext& context, const SteppedTensor& tensor, const SteppedElements& belongs_to,
                     const std::string& why_not_carried) {
   for (const auto& [name, other] : tensor.others) {
-    LooseState state{name, other.sentence, belongs_to, other.value, {}, {}};
+    LooseState state{name, other.sentence, belongs_to, other.value, {}, {}, {}};
     if (!other.tensors.empty()) state.why_not_carried = why_not_carried;
     for (const TensorPlace& place : other.tensors) {
       if (!place.strides.empty()) state.why_not_carried = "its elements are not in their order";

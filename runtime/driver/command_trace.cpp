@@ -13,9 +13,9 @@
 #include "compiler/support/spelling.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
-#include "runtime/driver/trace_report.h"
 #include "runtime/manifest/part_of_checkpoint.h"
 #include "runtime/plan_file/plan_file.h"
+#include "runtime/trace/trace_report.h"
 
 namespace ucp {
 namespace {

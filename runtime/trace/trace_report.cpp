@@ -1,4 +1,4 @@
-#include "runtime/driver/trace_report.h"
+#include "runtime/trace/trace_report.h"
 
 #include <fmt/ranges.h>
 

@@ -98,6 +98,16 @@ int Refuse(const CLI::App& app, const std::string& program, const CLI::ParseErro
   return code;
 }
 
+// Of all depths.
+void PrepareCommands(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->formatter(app.get_formatter());
+    AddSpeechOptions(*command);
+    RefuseOptionsAsValues(*command);
+    PrepareCommands(*command);
+  }
+}
+
 }  // namespace
 
 int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** argv, const int& exit_code,
@@ -106,11 +116,7 @@ int RunCommandLine(CLI::App& app, const std::string& program, int argc, char** a
   app.name(program);  // And not by which path it was started.
   app.formatter(std::make_shared<HelpPage>());
   AddSpeechOptions(app);
-  for (CLI::App* command : app.get_subcommands({})) {
-    command->formatter(app.get_formatter());
-    AddSpeechOptions(*command);
-    RefuseOptionsAsValues(*command);
-  }
+  PrepareCommands(app);
   if (AnswerCompletion(app, argc, argv)) return 0;
   SpeakAs(SpeechOf(argc, argv));
   const bool json = WantsJson(argc, argv);

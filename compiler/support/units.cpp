@@ -5,6 +5,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 namespace ucp {
@@ -50,14 +51,26 @@ std::optional<std::uint64_t> ParseByteCount(std::string_view text) {
                                                                                   {"MiB", 1ULL << 20},
                                                                                   {"GiB", 1ULL << 30},
                                                                                   {"TiB", 1ULL << 40}}};
-  std::uint64_t number = 0;
-  auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || number == 0) return std::nullopt;
-  std::string_view suffix(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  constexpr double kTooMany = 0x1p64;
+  std::uint64_t whole = 0;
+  auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
+  if (error != std::errc()) return std::nullopt;
+  double fraction = 0;
+  if (rest != text.data() + text.size() && *rest == '.') {
+    // Digits alone: an exponent would be none of a size's.
+    const char* const digits = rest;
+    do ++rest;
+    while (rest != text.data() + text.size() && *rest >= '0' && *rest <= '9');
+    if (std::from_chars(digits, rest, fraction).ptr != rest || rest - digits < 2) return std::nullopt;
+  }
+  const std::string_view suffix(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
   for (const auto& [name, factor] : kUnits) {
+    if (!llvm::StringRef(suffix).equals_insensitive(name)) continue;
     std::uint64_t bytes = 0;
-    if (llvm::StringRef(suffix).equals_insensitive(name) && !__builtin_mul_overflow(number, factor, &bytes))
-      return bytes;
+    const double part = std::round(fraction * static_cast<double>(factor));
+    if (__builtin_mul_overflow(whole, factor, &bytes) || static_cast<double>(bytes) + part >= kTooMany) break;
+    bytes += static_cast<std::uint64_t>(part);
+    return bytes == 0 ? std::nullopt : std::optional(bytes);
   }
   return std::nullopt;
 }

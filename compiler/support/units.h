@@ -20,7 +20,7 @@ std::string HumanRate(double bytes_per_second);
 // "1 element", "12,288 elements"
 std::string Counted(std::uint64_t number, std::string_view noun);
 
-// "64MiB", "1GiB", "500MB", "500mb", "4096": nothing if it is none of these or zero.
+// "64MiB", "1GiB", "1.5GB", "500mb", "4096": nothing if it is none of these or zero.
 std::optional<std::uint64_t> ParseByteCount(std::string_view text);
 
 }  // namespace ucp

@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
   ucp::AddTraceCommand(app, exit_code);
   ucp::AddSynthCommand(app, exit_code);
   ucp::AddBenchCommand(app, exit_code);
+  ucp::AddMemoryCommand(app, exit_code);
   ucp::AddWriteSavesCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);
   ucp::AddHelpCommand(app, "ucprun", exit_code);

@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = re.compile(
-    r"^<!-- options of: (ucpc|ucprun)( [a-z-]+|) -->\n(.*?)^<!-- end of options -->$", re.MULTILINE | re.DOTALL
+    r"^<!-- options of: (ucpc|ucprun)((?: [a-z-]+)*) -->\n(.*?)^<!-- end of options -->$", re.MULTILINE | re.DOTALL
 )
 # The help has names behind two blanks, and their descriptions from this column on.
 DESCRIPTION_COLUMN = 26
@@ -32,10 +32,14 @@ def help_of(programs: Path, program: str, subcommand: str = "") -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-def subcommands_of(programs: Path, program: str) -> list[str]:
-    """As the program's own help lists them."""
-    listed = help_of(programs, program).split("\nSubcommands:\n")[1].split("\n\n")[0]
-    return re.findall(r"^  ([a-z-]+)", listed, re.MULTILINE)
+def subcommands_of(programs: Path, program: str, above: str = "") -> list[str]:
+    """As the program's own help lists them; of one that has subcommands, these: "memory plan"."""
+    shown = help_of(programs, program, above)
+    if "\nSubcommands:\n" not in shown:
+        return [above]
+    listed = shown.split("\nSubcommands:\n")[1].split("\n\n")[0]
+    names = [f"{above} {name}".strip() for name in re.findall(r"^  ([a-z-]+)", listed, re.MULTILINE)]
+    return [found for name in names for found in subcommands_of(programs, program, name)]
 
 
 def entries_of(shown: str, section: str) -> list[tuple[str, str]]:

@@ -27,7 +27,7 @@ class OptionTables(ProgramTest):
         """Exactly one; the two programs share those of `completion` and `help`, and that of the options of all."""
         text = "\n".join(page.read_text() for page in tables.pages())
         found = sorted(
-            " ".join(match) for match in re.findall(r"^<!-- options of: (\w+)(?: ([\w-]+))? -->$", text, re.M)
+            " ".join(match) for match in re.findall(r"^<!-- options of: (\w+)(?: ([\w -]+))? -->$", text, re.M)
         )
         expected = ["ucprun "]
         for program in ("ucpc", "ucprun"):

@@ -74,7 +74,11 @@ class Usage(ProgramTest):
     def test_what_is_missing_and_what_is_too_much(self) -> None:
         """Named as it is typed."""
         for words, sentence in (
-            ("", "name what to do: convert, run, load, inspect, verify, diff, trace, synth, bench, completion, help"),
+            (
+                "",
+                "name what to do: convert, run, load, inspect, verify, diff, trace, synth, bench, memory, completion, "
+                "help",
+            ),
             ("inspekt in", "there is no subcommand `inspekt`; did you mean `inspect`?"),
             (
                 "--force inspect in",

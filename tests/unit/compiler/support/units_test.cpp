@@ -36,9 +36,12 @@ TEST(UnitsTest, ParsesByteCounts) {
   EXPECT_EQ(ParseByteCount("64MiB"), 64u << 20);
   EXPECT_EQ(ParseByteCount("1GiB"), 1u << 30);
   EXPECT_EQ(ParseByteCount("500MB"), 500'000'000u);
+  EXPECT_EQ(ParseByteCount("75.2GB"), 75'200'000'000u);
+  EXPECT_EQ(ParseByteCount("0.5KiB"), 512u);
   EXPECT_EQ(ParseByteCount("100kB"), 100'000u);
   EXPECT_EQ(ParseByteCount("1mib"), 1u << 20);
-  for (const char* wrong : {"", "0", "-1", "1.5GB", "1 GB", "GB", "1XB", "99999999999TiB", "99999999999999999999"}) {
+  for (const char* wrong : {"", "0", "-1", "1.GB", ".5GB", "1.5e3GB", "0.0GB", "1 GB", "GB", "1XB", "99999999999TiB",
+                            "99999999999999999999"}) {
     EXPECT_EQ(ParseByteCount(wrong), std::nullopt) << wrong;
   }
 }

@@ -39,6 +39,7 @@ OBJECTS = "compiler/formats/objects"
 RECOGNISE = "compiler/formats/recognise"
 SAFETENSORS = "compiler/formats/safetensors"
 DCP = "compiler/formats/dcp"
+DCP_TREE = "compiler/formats/dcp/tree"
 DCP_WRITE = "compiler/formats/dcp/write"
 DCP_ENTRIES = "compiler/formats/dcp/entries"
 DEEPSPEED_COMMON = "compiler/formats/deepspeed/common"
@@ -122,9 +123,10 @@ ALLOWED: dict[str, set[str]] = {
     RECOGNISE: {FORMATS, FILES, LAYOUT, SUPPORT},
     # Formats do not look at each other; those of a family share its common folder.
     SAFETENSORS: {FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SETS, SUPPORT},
+    DCP_TREE: {SUPPORT},
     DCP_WRITE: {FORMATS, PYTORCH_VALUES, LAYOUT, SETS, SUPPORT},
     DCP_ENTRIES: {DCP_WRITE, FORMATS, PYTORCH_VALUES, LAYOUT, SETS, SUPPORT},
-    DCP: {DCP_ENTRIES, DCP_WRITE, FORMATS, PYTORCH_ARCHIVE, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
+    DCP: {DCP_ENTRIES, DCP_TREE, DCP_WRITE, FORMATS, PYTORCH_ARCHIVE, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
     DEEPSPEED_COMMON: {FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
     DEEPSPEED: {DEEPSPEED_COMMON, FORMATS, PYTORCH_ARCHIVE, SUPPORT},
     DEEPSPEED_READ_RANKS: {DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, SUPPORT},

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compiler/formats/dcp/metadata.h"
-#include "compiler/formats/dcp/pickle_tree.h"
+#include "compiler/formats/dcp/tree/pickle_tree.h"
 
 namespace ucp::dcp {
 

@@ -1,4 +1,4 @@
-#include "compiler/formats/dcp/pickle_tree.h"
+#include "compiler/formats/dcp/tree/pickle_tree.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <charconv>
 
-#include "compiler/formats/dcp/pickle_tree.h"
+#include "compiler/formats/dcp/tree/pickle_tree.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 

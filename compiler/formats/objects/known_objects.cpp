@@ -46,6 +46,12 @@ bool IsKnownValue(const Global& global) {
   return pytorch::DTypeOfGlobal(global).has_value() || (global.module == "torch" && Has(kOfTorch, global.name));
 }
 
+// The class and the function that a call of known_table.cpp has among its arguments. By themselves they are not run.
+bool IsOfDTensors(const Global& global) {
+  return (global.module == "torch.distributed.tensor" && global.name == "DTensor") ||
+         (global.module == "torch._utils" && global.name == "_rebuild_wrapper_subclass");
+}
+
 const KnownObject* FindEntryOf(const Global& global) {
   const std::span<const KnownObject> all = AllKnownObjects();
   const auto key = std::pair(ModuleOf(global), std::string_view(global.name));
@@ -85,11 +91,13 @@ bool KnownObjects::IsKept(const Global& global) const {
 bool KnownObjects::KnowsName(const Global& global) const {
   const KnownObject* known = FindEntryOf(global);
   const bool is_of_scans = use_ == KnownFor::kScans && known != nullptr && known->is_for_scans;
-  return is_of_scans || IsKnownName(global) || IsKept(global);
+  return is_of_scans || (use_ == KnownFor::kScans && IsOfDTensors(global)) || IsKnownName(global) || IsKept(global);
 }
 
 bool KnownObjects::IsKnown(const Value& value) const {
-  if (const auto* global = value.As<Global>()) return IsKnownValue(*global) || IsKept(*global);
+  if (const auto* global = value.As<Global>()) {
+    return IsKnownValue(*global) || (use_ == KnownFor::kScans && IsOfDTensors(*global)) || IsKept(*global);
+  }
   if (const auto* tensor = value.As<pytorch::Tensor>()) return IsKnownTensor(*tensor);
   const auto* call = value.As<Call>();
   if (call == nullptr) return true;

@@ -141,6 +141,24 @@ void AddDistributedCheckpoint(std::vector<KnownObject>& all) {
   add("pathlib._local", "PosixPath", &IsPath, {}, kFixed);
 }
 
+// Tensors that ranks share, as torch_checkpointing saves them.
+void AddDTensors(std::vector<KnownObject>& all) {
+  const auto add = [&all](std::string_view module, std::string_view name, bool (*fits)(const KnownObject&, const Call&),
+                          OpenParts open) { all.push_back({module, name, fits, {}, open, true}); };
+  add("torch._tensor", "_rebuild_from_type_v2", &IsDTensorCall, kOpenArguments);
+  for (const std::string_view name : {"_FlatLayout", "_MeshLayout"}) {
+    add("torch.distributed._mesh_layout", name, &HasAttributes, kOpenState);
+  }
+  add("torch.distributed.device_mesh", "DeviceMesh", &HasAttributes, kOpenState);
+  add("torch.distributed.tensor._dtensor_spec", "DTensorSpec", &HasAttributes, kOpenState);
+  for (const std::string_view name : {"ShardOrderEntry", "TensorMeta"}) {
+    add("torch.distributed.tensor._dtensor_spec", name, &IsNamedTuple, kOpenArguments);
+  }
+  for (const std::string_view name : {"Replicate", "Shard", "_StridedShard"}) {
+    add("torch.distributed.tensor.placement_types", name, &HasAttributes, kOpenState);
+  }
+}
+
 }  // namespace
 
 std::span<const KnownObject> AllKnownObjects() {
@@ -152,6 +170,7 @@ std::span<const KnownObject> AllKnownObjects() {
     AddMegatron(all);
     AddTrainer(all);
     AddDistributedCheckpoint(all);
+    AddDTensors(all);
     std::sort(all.begin(), all.end(), [](const KnownObject& a, const KnownObject& b) {
       return std::tie(a.module, a.name) < std::tie(b.module, b.name);
     });

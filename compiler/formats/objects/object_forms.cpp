@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 
+#include "compiler/formats/pytorch/values/tensor_forms.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::objects {
@@ -176,6 +177,18 @@ bool IsPath(const KnownObject&, const Call& call) {
 }
 
 bool IsTensorCall(const KnownObject&, const Call& call) { return ArgumentsAlone(call) != nullptr; }
+
+bool IsDTensorCall(const KnownObject&, const Call& call) {
+  const auto* function = call.callable->As<Global>();
+  const auto* arguments = call.arguments->As<Tuple>();
+  return ArgumentsAlone(call) != nullptr && function != nullptr && arguments != nullptr &&
+         pytorch::MakesDTensor(*function, *arguments);
+}
+
+bool IsNamedTuple(const KnownObject&, const Call& call) {
+  return call.form == Call::Form::kNewObject && call.arguments->As<Tuple>() != nullptr && call.items.empty() &&
+         call.entries.empty() && call.state == nullptr;
+}
 
 bool HasParts(const KnownObject&, const Call& call) {
   const auto* arguments = call.arguments->As<Tuple>();

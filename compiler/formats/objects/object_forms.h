@@ -26,6 +26,8 @@ bool IsEnum(const KnownObject& known, const pytorch::Call& call);         // Cla
 bool IsEnumMember(const KnownObject& known, const pytorch::Call& call);   // getattr(Class, 'gradients')
 bool IsPath(const KnownObject& known, const pytorch::Call& call);         // PosixPath('a', 'b')
 bool IsTensorCall(const KnownObject& known, const pytorch::Call& call);   // function(storage, …)
+bool IsDTensorCall(const KnownObject& known, const pytorch::Call& call);  // of `torch.distributed.tensor.DTensor` alone
+bool IsNamedTuple(const KnownObject& known, const pytorch::Call& call);   // Class.__new__(part, …), without a state
 bool HasNumbers(const KnownObject& known, const pytorch::Call& call);     // Class.__new__(), then plain attributes
 bool HasAttributes(const KnownObject& known, const pytorch::Call& call);  // the same, with any known values
 bool HasParts(const KnownObject& known, const pytorch::Call& call);       // Class.__new__(), then a tuple as its state

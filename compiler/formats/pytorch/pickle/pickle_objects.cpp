@@ -83,7 +83,8 @@ llvm::Error PickleMachine::Reduce() {
       if (auto bytes = Latin1Bytes(*text)) return PushMade(builder_.New(Bytes{*std::move(bytes)}), callable);
     }
     if (MakesTensor(*function)) {
-      llvm::Expected<Tensor> tensor = TensorFromCall(*function, *tuple);
+      const bool takes_local = limits_.local_of_dtensors && MakesDTensor(*function, *tuple);
+      llvm::Expected<Tensor> tensor = takes_local ? LocalOfDTensor(*tuple) : TensorFromCall(*function, *tuple);
       if (tensor) return PushMade(builder_.New(*std::move(tensor)), callable);
       if (!scans_) return tensor.takeError();
       llvm::consumeError(tensor.takeError());

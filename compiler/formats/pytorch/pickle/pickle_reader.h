@@ -20,6 +20,7 @@ namespace ucp::pytorch {
 struct PickleLimits {
   std::size_t bytes = std::size_t{512} << 20;  // Of the pickle.
   int depth = 200;                             // Nesting of the values.
+  bool local_of_dtensors = false;              // Take DTensors for what this rank has of them; otherwise refuse them.
 };
 
 struct Pickle {

@@ -154,6 +154,31 @@ llvm::Expected<Tensor> TensorFromCall(const Global& function, const Tuple& argum
               name);
 }
 
+bool MakesDTensor(const Global& function, const Tuple& arguments) {
+  if (function.module != "torch._tensor" || function.name != "_rebuild_from_type_v2") return false;
+  if (arguments.items.size() != 4) return false;
+  const auto* inner = arguments.items[0]->As<Global>();
+  const auto* made = arguments.items[1]->As<Global>();
+  return inner != nullptr && inner->module == "torch._utils" && inner->name == "_rebuild_wrapper_subclass" &&
+         made != nullptr && made->module == "torch.distributed.tensor" && made->name == "DTensor";
+}
+
+llvm::Expected<Tensor> LocalOfDTensor(const Tuple& arguments) {
+  // Its attributes are slots, so that the state is a pair of a dict, or None, and the dict of slots.
+  const ValuePtr& state = arguments.items[3];
+  const auto* parts = state->As<Tuple>();
+  const bool is_pair = parts != nullptr && parts->items.size() == 2;
+  const ValuePtr local = Find(is_pair ? *parts->items[1] : *state, "_local_tensor");
+  const Tensor* held = local == nullptr ? nullptr : local->As<Tensor>();
+  if (held == nullptr) return Fail(ErrorCode::kBadData, "a DTensor has no tensor `_local_tensor`");
+  if (held->python_class) {
+    return Fail(ErrorCode::kUnsupported, "the `_local_tensor` of a DTensor is of a class of its own, and not plain");
+  }
+  Tensor tensor = *held;
+  tensor.python_class = arguments.items[1];
+  return tensor;
+}
+
 llvm::Expected<Storage> StorageFromPersistentId(const Value& id) {
   const auto* parts = id.As<Tuple>();
   const std::size_t count = parts == nullptr ? 0 : parts->items.size();

@@ -98,7 +98,8 @@ struct Tensor {
   bool requires_grad = false;
   bool is_parameter = false;
   // Python attributes: the class and the state of `_rebuild_from_type_v2`, or both null. For a parameter, `attributes`
-  // alone may be set (`_rebuild_parameter_with_state`).
+  // alone may be set (`_rebuild_parameter_with_state`), and for a rank's part of a DTensor `python_class` alone, where
+  // the reader was asked for such parts (PickleLimits).
   ValuePtr python_class;
   ValuePtr attributes;
 };

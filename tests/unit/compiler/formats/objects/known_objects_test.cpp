@@ -70,6 +70,24 @@ TEST(KnownObjectsTest, MetadataOfDistributedCheckpointIsForScansAlone) {
   EXPECT_FALSE(IsKnownName("pathlib.PosixPath"));
 }
 
+// A call is a DTensor by its class and its function, and by no other ones.
+TEST(KnownObjectsTest, PartsOfDTensorsAreForScansAlone) {
+  const std::string placements = "torch.distributed.tensor.placement_types";
+  const std::string spec = "torch.distributed.tensor._dtensor_spec";
+  const auto in_scan = [](const std::string& pickle) { return Unknown(pickle, {}, KnownFor::kScans); };
+  for (const std::string& pickle :
+       {Name(placements, "Replicate") + ")\x81", Name(placements, "Shard") + ")\x81" + Attributes("dim", "K\x01"),
+        Name(spec, "TensorMeta") + Name("torch", "float32") + "\x85\x81", Name("torch.distributed.tensor", "DTensor"),
+        Name("torch.distributed.device_mesh", "DeviceMesh") + ")\x81" + Attributes("_rank", "K\x01")}) {
+    EXPECT_EQ(in_scan(pickle), "");
+    EXPECT_NE(Unknown(pickle), "");
+  }
+  EXPECT_EQ(in_scan(Name(spec, "TensorMeta") + kCommand + "\x85\x81"), "posix.system('ls')");
+  EXPECT_EQ(in_scan(Name(placements, "Shard") + ")\x81" + Attributes("dim", kCommand)), "posix.system('ls')");
+  EXPECT_NE(in_scan(Name(placements, "Shard") + "K\x01\x85R"), "");  // Called, and not made by __new__.
+  EXPECT_NE(in_scan(Name("torch.distributed.tensor", "DTensor") + ")\x81"), "");
+}
+
 TEST(KnownObjectsTest, ADTypeOfNumbersIsKnown) {
   EXPECT_EQ(Unknown(Name("numpy", "dtype") + Text("f8") + "\x89\x88\x87R"), "");
 }

@@ -101,6 +101,8 @@ JOBS = [
     ("fsdp2", 4, "fsdp2", "accelerate", ("deepspeed:dp=2,zero=2,dtype=fp32", "dcp:style=accelerate,fsdp=4")),
     ("torch_2_2", 2, "fsdp2", "titan", ("dcp:style=titan",)),
     ("fsdp2", 2, "tp", "plain", ("dcp:style=plain,metadata=2.2",)),
+    ("torch_checkpointing", 4, "fsdp2", "plain", ("dcp:style=plain,fsdp=4",)),
+    ("torch_checkpointing_tp", 2, "tp", "titan", ("dcp:style=titan",)),
 ]  # fmt: skip
 
 
@@ -159,7 +161,7 @@ def test_chunks_are_those_of_the_ranks(convert: Convert) -> None:
             assert [info.relative_path for info in places] == [f"__{rank}_0.distcp"], key
 
 
-@pytest.mark.parametrize("name", [name for name, case in DCP_CASES.items() if not case.hugging_face])
+@pytest.mark.parametrize("name", [name for name, case in DCP_CASES.items() if not (case.hugging_face or case.package)])
 def test_keys_stay_as_they_are(name: str, convert: Convert) -> None:
     """Without a style a folder that is made of one has its keys, paths and folders, whatever framework saved it."""
 

@@ -72,6 +72,7 @@ def main() -> None:
     shutil.copytree(OF_DCP / "saved", folders / "dcp")
     for path in OF_DCP.glob("*.metadata"):
         write(out / "dcp_metadata", path.stem, path.read_bytes())
+    write(out / "dcp_metadata", "ranks", (OF_DCP / "torch_checkpointing" / "metadata.pkl").read_bytes())
     for format_name in ("deepspeed", "universal", "safetensors", "dcp"):
         paths = sorted(path for path in (folders / format_name).rglob("*") if path.is_file())
         for number, path in enumerate(paths):

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "compiler/formats/dcp/torch_checkpointing/read.h"
 #include "compiler/formats/dcp/write/style.h"
 #include "compiler/formats/identity.h"
 #include "compiler/support/error.h"
@@ -74,24 +75,6 @@ llvm::Error RefuseMegatron(ReadableFileSystem& files, const std::string& folder)
       folder);
 }
 
-// A file that torch_checkpointing wrote for its first rank, beside its metadata; empty: there is none.
-llvm::Expected<std::string> FileOfTorchCheckpointing(ReadableFileSystem& files, const std::string& folder) {
-  UCP_ASSIGN_OR_RETURN(const bool has_metadata, HasFile(files, JoinPath(folder, kTorchCheckpointingFile)));
-  if (!has_metadata) return std::string();
-  UCP_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries, files.List(folder));
-  const auto found = std::ranges::find_if(entries, [](const DirectoryEntry& entry) {
-    return !entry.is_directory && std::filesystem::path(entry.name).stem().string().ends_with("_0");
-  });
-  return found == entries.end() ? std::string() : found->name;
-}
-
-llvm::Error RefuseTorchCheckpointing(const std::string& folder, const std::string& file) {
-  return Fail(ErrorCode::kUnsupported,
-              "`{}` was saved by torch_checkpointing (`{}` beside `{}`), which this version does not read; load it "
-              "there and save it by torch.distributed.checkpoint",
-              folder, kTorchCheckpointingFile, file);
-}
-
 }  // namespace
 
 llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& folder) {
@@ -109,8 +92,7 @@ llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::st
   }
   UCP_ASSIGN_OR_RETURN(const std::string found, UnfinishedFile(files, folder));
   if (!found.empty()) return true;
-  UCP_ASSIGN_OR_RETURN(const std::string other, FileOfTorchCheckpointing(files, folder));
-  return !other.empty();
+  return IsOfTorchCheckpointing(files, folder);
 }
 
 llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, const std::string& folder) {
@@ -130,8 +112,7 @@ llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, co
   if (!parts.empty()) return parts;
   UCP_ASSIGN_OR_RETURN(const std::string found, UnfinishedFile(files, folder));
   if (!found.empty()) return RefuseUnfinishedSave(files, folder, found);
-  UCP_ASSIGN_OR_RETURN(const std::string other, FileOfTorchCheckpointing(files, folder));
-  return RefuseTorchCheckpointing(folder, other);
+  return parts;
 }
 
 bool IsFileName(std::string_view path) {

@@ -23,16 +23,16 @@ inline constexpr const char* kMetadataFile = ".metadata";
 inline constexpr const char* kFirstRanksMetadataFile = "__0.metadata";
 inline constexpr std::string_view kDataSuffix = ".distcp";
 inline constexpr const char* kUnfinishedMetadataFile = ".metadata.tmp";
-inline constexpr const char* kTorchCheckpointingFile = "metadata.pkl";  // Of a package that is not read.
 
 // Returns whether metadata stands in this very folder.
 llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& folder);
 
-// Returns whether it holds one, finished or not, or one of torch_checkpointing, which FoldersOf() refuses.
+// Returns whether it holds one, finished or not, or is of torch_checkpointing.
 llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder);
 
 // Returns the folders with metadata that make one checkpoint, relative to `folder` and with a slash at the end; the
-// folder itself is "". Fails (kBadData) for a save that did not finish, and for torch_checkpointing's (kUnsupported).
+// folder itself is "", and there are none in one of torch_checkpointing. Fails (kBadData) for a save that did not
+// finish.
 llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, const std::string& folder);
 
 // Returns whether a checkpoint may have a file of this path below its folder.

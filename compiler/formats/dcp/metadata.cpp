@@ -11,10 +11,10 @@
 #include <unordered_map>
 
 #include "compiler/formats/dcp/entries/check_chunks.h"
+#include "compiler/formats/dcp/entries/check_names.h"
 #include "compiler/formats/dcp/metadata_objects.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
-#include "compiler/support/json_text.h"
 
 namespace ucp::dcp {
 namespace {
@@ -22,22 +22,7 @@ namespace {
 using Id = PickleTree::Id;
 using Kind = PickleTree::Kind;
 
-constexpr std::size_t kMostDepth = 200;
-constexpr std::size_t kMostNameBytes = 4096;
-constexpr std::size_t kMostPathBytes = 1024;
 constexpr std::size_t kMostDimensions = 64;  // As in PyTorch.
-
-// A path that stays below the folder, whoever wrote it.
-bool IsBelow(std::string_view path) {
-  if (path.empty() || path.find('\0') != std::string_view::npos) return false;
-  while (true) {
-    const std::size_t slash = path.find('/');
-    const std::string_view part = path.substr(0, slash);
-    if (part.empty() || part == "." || part == "..") return false;
-    if (slash == std::string_view::npos) return true;
-    path.remove_prefix(slash + 1);
-  }
-}
 
 llvm::Error RefuseMegatron(std::string_view why) {
   return Fail(ErrorCode::kUnsupported,
@@ -62,7 +47,7 @@ class Joiner {
     UCP_RETURN_IF_ERROR(ReadPlaces(places));
     for (std::size_t i = 0; i < result_.entries.size(); ++i) UCP_RETURN_IF_ERROR(TakePlaces(i));
     if (const auto paths = objects_.FindAttribute(tree_.root(), "planner_data")) ReadPaths(*paths);
-    UCP_RETURN_IF_ERROR(CheckDepths());
+    for (const Entry& entry : result_.entries) UCP_RETURN_IF_ERROR(CheckDepth(entry));
     return std::move(result_);
   }
 
@@ -99,20 +84,10 @@ class Joiner {
     return llvm::Error::success();
   }
 
-  // Python's texts may hold halves of pairs of code units, which no other format can write.
-  static llvm::Error CheckName(std::string_view key) {
-    if (key.size() > kMostNameBytes) {
-      return Fail(ErrorCode::kUnsupported, "the key `{:.60}…` has {} bytes, and keys of {} are read", key, key.size(),
-                  kMostNameBytes);
-    }
-    if (IsUtf8(key)) return llvm::Error::success();
-    return Fail(ErrorCode::kUnsupported, "the key `{:.60}` holds a lone surrogate, which is not a character", key);
-  }
-
   llvm::Error ReadEntry(Id key, Id value) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     UCP_ASSIGN_OR_RETURN(const std::string_view text, objects_.NeedText(key, "a key of `state_dict_metadata`"));
-    UCP_RETURN_IF_ERROR(CheckName(text));
+    UCP_RETURN_IF_ERROR(CheckKey(text));
     Entry& read = result_.entries.emplace_back();
     read.key = text;
     read.path = {read.key};
@@ -247,13 +222,7 @@ class Joiner {
 
   llvm::Expected<std::uint32_t> FileOf(std::string_view path, std::string_view key) {
     if (const auto known = number_of_file_.find(path); known != number_of_file_.end()) return known->second;
-    if (path.size() > kMostPathBytes) {
-      return Fail(ErrorCode::kBadData, "`{}` lies in a file whose path has {} bytes, `{:.60}…`", key, path.size(),
-                  path);
-    }
-    if (!IsBelow(path)) {
-      return Fail(ErrorCode::kBadData, "`{}` lies in the file `{:.200}`, which is not below the folder", key, path);
-    }
+    UCP_RETURN_IF_ERROR(CheckFilePath(path, key));
     const auto number = static_cast<std::uint32_t>(result_.files.size());
     result_.files.emplace_back(path);
     number_of_file_.emplace(path, number);
@@ -313,18 +282,6 @@ class Joiner {
       sorted.push_back(std::move(result_.entries[number]));
     }
     result_.entries = std::move(sorted);
-  }
-
-  // Values are nested again as their keys say.
-  llvm::Error CheckDepths() const {
-    for (const Entry& entry : result_.entries) {
-      const auto dots = static_cast<std::size_t>(std::ranges::count(entry.key, '.'));
-      const std::size_t depth = std::max(entry.path.size(), dots + 1);
-      if (depth <= kMostDepth) continue;
-      return Fail(ErrorCode::kUnsupported, "the entry `{:.60}` is nested {} deep, and {} are read", entry.key, depth,
-                  kMostDepth);
-    }
-    return llvm::Error::success();
   }
 
   struct Placed {

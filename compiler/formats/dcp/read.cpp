@@ -9,6 +9,7 @@
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/items.h"
 #include "compiler/formats/dcp/metadata.h"
+#include "compiler/formats/dcp/torch_checkpointing/read.h"
 #include "compiler/formats/dcp/write/style.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/checksum.h"
@@ -24,11 +25,10 @@ class Folder {
         folder_(folder),
         items_(files, folder, checkpoint_.inventory.storage, checkpoint_.training, threads) {}
 
-  llvm::Expected<Checkpoint> Describe(const RankPreference& preference) {
+  llvm::Expected<Checkpoint> Describe(const std::vector<std::string>& parts, const RankPreference& preference) {
     checkpoint_.inventory.root = folder_;
     checkpoint_.inventory.preference = preference;
     checkpoint_.training.tag = TagOf(folder_);
-    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> parts, FoldersOf(files_, folder_));
     for (const std::string& part : parts) UCP_RETURN_IF_ERROR(ReadPart(part));
     UCP_RETURN_IF_ERROR(CheckKeys());
     state_.name = folder_;
@@ -113,7 +113,9 @@ class Folder {
 
 llvm::Expected<Checkpoint> DescribeFolder(ReadableFileSystem& files, const std::string& folder,
                                           const RankPreference& preference, unsigned threads) {
-  return Folder(files, folder, threads).Describe(preference);
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> parts, FoldersOf(files, folder));
+  if (parts.empty()) return DescribeTorchCheckpointing(files, folder, preference, TagOf(folder));
+  return Folder(files, folder, threads).Describe(parts, preference);
 }
 
 }  // namespace ucp::dcp

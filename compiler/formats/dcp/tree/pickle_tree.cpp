@@ -4,6 +4,10 @@
 
 namespace ucp::dcp {
 
+bool PickleTree::HasObjects() const {
+  return !calls_.empty() || std::ranges::any_of(nodes_, [](const Node& node) { return node.kind == Kind::kGlobal; });
+}
+
 std::optional<std::string_view> PickleTree::Text(Id id) const {
   return kind(id) == Kind::kText ? std::optional(TextOf(id)) : std::nullopt;
 }

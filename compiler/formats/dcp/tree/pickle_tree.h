@@ -38,6 +38,8 @@ class PickleTree {
   static llvm::Expected<PickleTree> Read(std::string_view pickle);
 
   Id root() const { return root_; }
+  // Returns whether it names a class or a function anywhere, or makes an object.
+  bool HasObjects() const;
   Kind kind(Id id) const { return nodes_[id].kind; }
 
   // Returns nothing of other kinds.

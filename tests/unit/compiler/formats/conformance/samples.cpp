@@ -33,7 +33,7 @@ std::vector<Sample> WrittenSamples() {
 std::vector<Sample> AllSamples() {
   std::vector<Sample> samples = WrittenSamples();
   for (const std::string& name : testing::FixtureNames()) samples.push_back({"deepspeed", name});
-  for (const char* name : {"saved", "trained"}) samples.push_back({"dcp", name});
+  for (const char* name : {"saved", "torch_checkpointing", "trained"}) samples.push_back({"dcp", name});
   return samples;
 }
 

@@ -18,6 +18,9 @@ fixture=$PWD/tests/fixtures/gpt_pp2_tp2_dp2/checkpoint
 cd "$folder"
 using/bin/ucprun --version
 using/bin/python -m ucp_checkpoint inspect "$fixture" --spec megatron_deepspeed_gpt >/dev/null
+using/bin/python -m ucp_checkpoint.ds_to_universal --input_folder "$fixture" --output_folder universal \
+  --spec megatron_deepspeed_gpt
+using/bin/python -m ucp_checkpoint.zero_to_fp32 --help >/dev/null
 using/bin/python - "$fixture" <<'PYTHON'
 import sys
 

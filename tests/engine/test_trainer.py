@@ -1,17 +1,22 @@
-"""Trainer and Accelerate go on from our native target on other ranks, as if they had not been interrupted."""
+"""Trainer and Accelerate go on on other ranks as if they had not been interrupted: from our native target, and by the
+pieces of docs/recipes.md from what they saved themselves."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from conftest import Run
 from fixtures.accelerated import AcceleratedRun
-from fixtures.serve import Engines
+from fixtures.serve import EngineError, Engines
 from fixtures.trainer import TrainerRun
 from test_acceptance import NOISE
 
@@ -26,17 +31,40 @@ OTHER_RANKS = 1e-3
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tuple[Path, Answer]]:
-    """A run of six steps on two ranks at a stage, made once: where it saved, and what it told."""
+def uninterrupted(engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Answer]]:
+    """A run of six steps at a stage, made once: where it saved, and what it told."""
+    done: dict[tuple[int, int], tuple[Path, Answer]] = {}
+
+    def train(stage: int, ranks: int = 2) -> tuple[Path, Answer]:
+        if (stage, ranks) not in done:
+            place = tmp_path_factory.mktemp("whole")
+            done[stage, ranks] = place / "checkpoint-3", engines.ask(TrainerRun(place, ranks, stage))
+        return done[stage, ranks]
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def accelerated(engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tuple[Path, Answer]]:
+    """The same with Accelerate on four ranks."""
     done: dict[int, tuple[Path, Answer]] = {}
 
     def train(stage: int) -> tuple[Path, Answer]:
         if stage not in done:
-            place = tmp_path_factory.mktemp("whole")
-            done[stage] = place / "checkpoint-3", engines.ask(TrainerRun(place, ranks=2, stage=stage))
+            place = tmp_path_factory.mktemp("whole") / "state"
+            done[stage] = place, engines.ask(AcceleratedRun(place, ranks=4, stage=stage))
         return done[stage]
 
     return train
+
+
+def expect_same_bits(saved: Answer, begin: Answer) -> None:
+    """Masters and moments of every parameter."""
+    assert begin.keys() == saved.keys()
+    for name, states in saved.items():
+        assert begin[name].keys() == states.keys() == {"fp32", "exp_avg", "exp_avg_sq"}
+        for kind, value in states.items():
+            assert torch.equal(begin[name][kind], value), (name, kind)
 
 
 # The stages of the run that is interrupted, and of the one that resumes; ranks of the latter.
@@ -45,7 +73,7 @@ def test_trainer_resumes(
     stage: int,
     next_stage: int,
     ranks: int,
-    uninterrupted: Callable[[int], tuple[Path, Answer]],
+    uninterrupted: Callable[..., tuple[Path, Answer]],
     engines: Engines,
     run: Run,
     tmp_path: Path,
@@ -81,3 +109,78 @@ def test_accelerate_resumes(
     differences = [abs(a - b) for a, b in zip(resumed["losses"], whole["losses"][3:], strict=True)]
     assert max(differences) <= OTHER_RANKS, differences
     assert resumed["losses"][0] < whole["losses"][0] - 10 * NOISE["bf16"]
+
+
+# The stage of the run on four ranks that is interrupted; the stage and the ranks of the one that resumes.
+RECIPES = [(2, 2, 2), (2, 1, 8), (2, 3, 1), (3, 3, 2), (3, 2, 8)]
+
+
+@pytest.mark.parametrize(("stage", "next_stage", "ranks"), RECIPES)
+def test_trainer_resumes_by_the_recipe(
+    stage: int,
+    next_stage: int,
+    ranks: int,
+    uninterrupted: Callable[..., tuple[Path, Answer]],
+    engines: Engines,
+    tmp_path: Path,
+) -> None:
+    """From a `checkpoint-3` that nobody converted: the same bits, rates and losses."""
+    checkpoint, whole = uninterrupted(stage, 4)
+    resumed = engines.ask(TrainerRun(tmp_path, ranks, next_stage, resume=checkpoint, recipe=True))
+    expect_same_bits(whole["held"]["saved"], resumed["held"]["begin"])
+    assert (resumed["step"], resumed["rates"]) == (whole["step"], whole["rates"])
+    assert resumed["losses"][:3] == whole["losses"][:3]
+    assert resumed["losses"][3:] == pytest.approx(whole["losses"][3:], abs=OTHER_RANKS)
+
+
+@pytest.mark.parametrize(("stage", "next_stage", "ranks"), RECIPES)
+def test_accelerate_resumes_by_the_recipe(
+    stage: int,
+    next_stage: int,
+    ranks: int,
+    accelerated: Callable[[int], tuple[Path, Answer]],
+    engines: Engines,
+    tmp_path: Path,
+) -> None:
+    """From what `save_state()` wrote: the same bits, rates and losses."""
+    saved, whole = accelerated(stage)
+    resumed = engines.ask(AcceleratedRun(tmp_path, ranks, next_stage, resume=saved, recipe=True))
+    expect_same_bits(whole["held"]["saved"], resumed["held"]["begin"])
+    assert resumed["rates"] == whole["rates"][3:]
+    assert resumed["losses"] == pytest.approx(whole["losses"][3:], abs=OTHER_RANKS)
+
+
+@pytest.mark.parametrize(("next_stage", "ranks", "said"), [(2, 2, "ZeRORuntimeException"), (3, 4, "AssertionError")])
+def test_trainer_alone_fails(
+    next_stage: int,
+    ranks: int,
+    said: str,
+    uninterrupted: Callable[..., tuple[Path, Answer]],
+    engines: Engines,
+    tmp_path: Path,
+) -> None:
+    """So the recipe is needed, and the page says what is seen without it."""
+    checkpoint, _ = uninterrupted(2, 4)
+    with pytest.raises(EngineError, match=said):
+        engines.ask(TrainerRun(tmp_path, ranks, next_stage, resume=checkpoint))
+
+
+def test_refusals(tmp_path: Path) -> None:
+    """Before anything is loaded."""
+    sys.path.insert(0, str(Path(os.environ["UCP_BIN"]).parent / "python"))
+    from ucp_checkpoint import Error
+    from ucp_checkpoint.accelerate import load_state
+    from ucp_checkpoint.transformers import resume
+
+    trainer = SimpleNamespace(is_deepspeed_enabled=False)
+    with pytest.raises(Error, match=r"has no `trainer_state.json`.*name a `checkpoint-N`"):
+        resume(trainer, tmp_path)
+    with pytest.raises(Error, match="checkpoint is a path, not 3"):
+        resume(trainer, 3)
+    with pytest.raises(Error, match="this Trainer runs without DeepSpeed"):
+        resume(trainer)
+    accelerator = SimpleNamespace(distributed_type="MULTI_GPU")
+    with pytest.raises(Error, match="none` does not exist"):
+        load_state(accelerator, tmp_path / "none")
+    with pytest.raises(Error, match="runs with MULTI_GPU, and not with DeepSpeed"):
+        load_state(accelerator, tmp_path)

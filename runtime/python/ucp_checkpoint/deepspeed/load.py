@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Set
@@ -122,9 +123,18 @@ def check_version() -> None:
 def settings_file(engine: Any) -> Iterator[str]:
     """The engine's own settings as a file, while this lasts; its name."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", prefix="ucp-") as file:
-        json.dump(engine.config, file, default=str)
+        json.dump(finite(engine.config), file, default=str)
         file.flush()
         yield file.name
+
+
+def finite(value: Any) -> Any:
+    """Without numbers that JSON lacks: Accelerate sets `steps_per_print` to infinity."""
+    if isinstance(value, Mapping):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def plan_for(

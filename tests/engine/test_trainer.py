@@ -28,6 +28,8 @@ pytest.importorskip("accelerate", reason="Trainer needs accelerate, which this e
 # How far a loss may be from the uninterrupted run's: its sums are rounded in other places, and clipping by another norm
 # makes it six times as much.
 OTHER_RANKS = 1e-3
+# The same from float32 to bfloat16 or back: two uninterrupted runs are 0.022 apart after six steps.
+OTHER_TYPE = 3e-2
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +135,10 @@ def test_trainer_resumes_by_the_recipe(
     assert resumed["losses"][3:] == pytest.approx(whole["losses"][3:], abs=OTHER_RANKS)
 
 
-@pytest.mark.parametrize(("stage", "next_stage", "ranks"), RECIPES)
+# Stage 0 is FSDP2, whose own loads also take another number of ranks.
+@pytest.mark.parametrize(
+    ("stage", "next_stage", "ranks"), [*RECIPES[:-2], (3, 3, 8), (0, 0, 2), (2, 0, 2), (3, 0, 4), (0, 1, 2), (0, 3, 1)]
+)
 def test_accelerate_resumes_by_the_recipe(
     stage: int,
     next_stage: int,
@@ -142,12 +147,13 @@ def test_accelerate_resumes_by_the_recipe(
     engines: Engines,
     tmp_path: Path,
 ) -> None:
-    """From what `save_state()` wrote: the same bits, rates and losses."""
+    """From what `save_state()` wrote: the same bits, rates and losses. FSDP2 computes in float32."""
     saved, whole = accelerated(stage)
     resumed = engines.ask(AcceleratedRun(tmp_path, ranks, next_stage, resume=saved, recipe=True))
     expect_same_bits(whole["held"]["saved"], resumed["held"]["begin"])
     assert resumed["rates"] == whole["rates"][3:]
-    assert resumed["losses"] == pytest.approx(whole["losses"][3:], abs=OTHER_RANKS)
+    near = OTHER_TYPE if 0 in (stage, next_stage) and stage != next_stage else OTHER_RANKS
+    assert resumed["losses"] == pytest.approx(whole["losses"][3:], abs=near)
 
 
 @pytest.mark.parametrize(("next_stage", "ranks", "said"), [(2, 2, "ZeRORuntimeException"), (3, 4, "AssertionError")])
@@ -182,5 +188,9 @@ def test_refusals(tmp_path: Path) -> None:
     accelerator = SimpleNamespace(distributed_type="MULTI_GPU")
     with pytest.raises(Error, match="none` does not exist"):
         load_state(accelerator, tmp_path / "none")
-    with pytest.raises(Error, match="runs with MULTI_GPU, and not with DeepSpeed"):
+    with pytest.raises(Error, match="runs with MULTI_GPU, and neither with DeepSpeed nor with FSDP"):
+        load_state(accelerator, tmp_path)
+    plugin = SimpleNamespace(state_dict_type="FULL_STATE_DICT")
+    accelerator = SimpleNamespace(distributed_type="FSDP", state=SimpleNamespace(fsdp_plugin=plugin))
+    with pytest.raises(Error, match="has state_dict_type=FULL_STATE_DICT, and Accelerate loads"):
         load_state(accelerator, tmp_path)

@@ -12,10 +12,11 @@ from .load import load_checkpoint
 
 
 @contextmanager
-def any_topology(**options: Any) -> Iterator[None]:
+def any_topology(*, tags: bool = True, **options: Any) -> Iterator[None]:
     """While this lasts, `load_checkpoint()` of every DeepSpeed engine in this process is the one of this package.
 
-    So what a framework loads may be of any topology. `options` are the further arguments of
+    So what a framework loads may be of any topology. With tags=False the tag that the framework names does not count:
+    the folder itself says which checkpoint it holds. `options` are the further arguments of
     `ucp.deepspeed.load_checkpoint`, such as `spec`. All ranks of the job enter it.
     """
     own = DeepSpeedEngine.load_checkpoint
@@ -26,7 +27,7 @@ def any_topology(**options: Any) -> Iterator[None]:
             return own(engine, load_dir, tag, *positional, **named)
         loading.add(id(engine))
         try:
-            return load_checkpoint(engine, load_dir, tag, *positional, **(named | options))
+            return load_checkpoint(engine, load_dir, tag if tags else None, *positional, **(named | options))
         finally:
             loading.remove(id(engine))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from safetensors.torch import load_file
 
 from conftest import SPECS, Run
 from fixtures.lightning_trainer import STEPS_OF_EPOCH, LightningRun, filled_model, joined_by_lightning
-from fixtures.serve import Call, Engines
+from fixtures.serve import Call, EngineError, Engines
 from test_trainer import OTHER_RANKS
 
 Answer = dict[str, Any]
@@ -77,7 +79,7 @@ def test_lightning_resumes(
 # The stage and the ranks of the run that is interrupted, and of the one that resumes; what is between them.
 @pytest.mark.parametrize(
     ("stage", "ranks", "next_stage", "next_ranks", "via"),
-    [(2, 2, 2, 1, ""), (2, 1, 3, 2, ""), (3, 2, 1, 1, "universal")],
+    [(2, 4, 2, 2, ""), (2, 4, 1, 8, ""), (2, 1, 3, 2, ""), (3, 2, 1, 1, "universal")],
 )
 def test_lightning_resumes_through_the_hook(
     stage: int,
@@ -90,7 +92,7 @@ def test_lightning_resumes_through_the_hook(
     run: Run,
     tmp_path: Path,
 ) -> None:
-    """The strategy's `load_checkpoint()` is `ucp.deepspeed`'s: nothing is converted before."""
+    """By the lines of docs/recipes.md: nothing is converted before."""
     source, whole = uninterrupted(stage, ranks)
     if via:
         run("convert", source, tmp_path / via, "--to", via)
@@ -177,3 +179,26 @@ def test_names_without_the_modules_prefix(uninterrupted: Callable[..., tuple[Pat
     saved = whole["held"]["saved"]
     assert filled.keys() == saved.keys()
     assert all(torch.equal(value, saved[name]["fp32"]) for name, value in filled.items())
+
+
+def test_lightning_alone_fails(
+    uninterrupted: Callable[..., tuple[Path, Answer]], engines: Engines, tmp_path: Path
+) -> None:
+    """So the lines of docs/recipes.md are needed for another number of ranks."""
+    checkpoint, _ = uninterrupted(2, 4)
+    with pytest.raises(EngineError, match="ZeRORuntimeException"):
+        engines.ask(LightningRun(tmp_path, 2, 2, resume=checkpoint))
+
+
+def test_other_strategies_are_refused() -> None:
+    """By their names, and with the call that serves Fabric."""
+    sys.path.insert(0, str(Path(os.environ["UCP_BIN"]).parent / "python"))
+    from lightning_fabric.strategies import DeepSpeedStrategy
+
+    from ucp_checkpoint import Error
+    from ucp_checkpoint.lightning import any_topology
+
+    with pytest.raises(Error, match="takes a DeepSpeedStrategy, and this is a str"):
+        any_topology("deepspeed_stage_2")
+    with pytest.raises(Error, match=r"the DeepSpeedStrategy of Fabric; call `ucp\.deepspeed\.load_checkpoint"):
+        any_topology(DeepSpeedStrategy.__new__(DeepSpeedStrategy))

@@ -35,6 +35,9 @@ JOBS = [
     ("tp", 4, "fsdp2", (NATIVE, "dcp:style=titan,files=2")),
     ("accelerate_fsdp1", 2, "fsdp2", ("dcp:style=titan",)),
     ("frozen_tied", 4, "fsdp2", ("dcp:style=titan",)),
+    # By the configuration of docs/recipes.md, from folders that are not converted back.
+    ("titan", 4, "fsdp2", (NATIVE,)),
+    ("fsdp2", 2, "tp", ("universal",)),
 ]
 
 
@@ -82,7 +85,7 @@ def test_a_job_of_torchtitan_goes_on(job: tuple[Any, ...], continued: dict[str, 
     answer = continued[str(Continuation(name, Path(), ranks, parallel, OWN, told(ways)))]
     expect_continuation(answer, truth)
     assert differences(truth, answer, ["frozen"]) == []
-    if DCP_CASES[name].form in ("titan", "flat"):
+    if DCP_CASES[name].form in ("titan", "flat") and ways[-1].startswith("dcp"):
         assert answer["train_state"] == {"step": 3, "ntokens_seen": 288}
 
 

@@ -172,14 +172,16 @@ def test_the_same_states_as_ds_to_universal(
 def test_the_command_line_of_zero_to_fp32(tmp_path: Path) -> None:
     """Its words, a tag by name, and a folder in which other files are."""
     root = FIXTURES / "zero1_dp4" / "checkpoint"
-    (tmp_path / "config.json").write_text("{}")
+    for name in ("config.json", "pytorch_model.txt"):
+        (tmp_path / name).write_text("{}")
     result = command("zero_to_fp32", root, tmp_path, "-t", tag_of("zero1_dp4"), "-d", "--max_shard_size", "40KB")
     assert result.returncode == 0, result.stderr
     assert "note: --debug has no effect" in result.stderr
     names = sorted(path.name for path in tmp_path.iterdir())
     index = "pytorch_model.bin.index.json"
-    assert names == ["config.json", *(f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)), index]
-    assert [Path(line.removeprefix("wrote ")).name for line in result.stdout.splitlines()] == [*names[1:3], index]
+    written = [*(f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)), index]
+    assert names == ["config.json", *written, "pytorch_model.txt"]
+    assert [Path(line.removeprefix("wrote ")).name for line in result.stdout.splitlines()] == written
 
 
 REFUSALS = [

@@ -4,7 +4,6 @@ and a destination that appears when everything is written."""
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 import shutil
 import sys
@@ -61,9 +60,10 @@ def absolute(name: str, path: object) -> Path:
 
 
 @contextmanager
-def work_folder(out: Path) -> Iterator[Path]:
-    """A hidden folder on the way to `out`, for files that are renamed when all are complete. It is removed."""
-    above = next(folder for folder in out.parents if folder.exists())
+def work_folder(out: Path, *, is_inside: bool = False) -> Iterator[Path]:
+    """A hidden folder on the way to `out`, for files that are renamed when all are complete. It is removed. With
+    `is_inside` it is in `out` if that exists, which may be on another disk than the folder above."""
+    above = next(folder for folder in ([out] if is_inside else []) + [*out.parents, Path("/")] if folder.exists())
     if not above.is_dir():
         raise failure("io", f"`{out}` cannot be written: `{above}` is not a folder")
     place = Path(tempfile.mkdtemp(prefix=f".{out.name}.ucp-", dir=above))
@@ -95,9 +95,10 @@ def put_in_place(made: Path, out: Path, names: Iterable[str]) -> None:
     sync(out)
 
 
-def refuse_existing(out: Path, stem: str) -> None:
-    """Files of this stem in the folder, or a file in its place."""
+def refuse_existing(out: Path, stem: str, suffix: str) -> None:
+    """A file in the place of the folder, or files in it that would be replaced, whatever their number."""
     if os.path.lexists(out) and not out.is_dir():
         raise failure("usage", f"`{out}` is not a folder; name another one as output_dir")
-    for file in sorted(out.glob(f"{glob.escape(stem)}[-.]*")):
-        raise failure("usage", f"`{file}` exists; remove it, or name another folder as output_dir")
+    for pattern in (f"{stem}.{suffix}", f"{stem}.{suffix}.index.json", f"{stem}-*-of-*.{suffix}"):
+        for file in sorted(out.glob(pattern)):
+            raise failure("usage", f"`{file}` exists; remove it, or name another folder as output_dir")

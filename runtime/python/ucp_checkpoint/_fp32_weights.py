@@ -62,7 +62,7 @@ class Weights:
 
     def write(self, place: Path, limit: int, safe: bool) -> list[str]:
         """The names of the files."""
-        stem, suffix = ("model", "safetensors") if safe else ("pytorch_model", "bin")
+        stem, suffix = names_of(safe)
         parts = self.files(limit)
         written: list[str] = []
         where: dict[str, str] = {}
@@ -80,6 +80,11 @@ class Weights:
             (place / written[-1]).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
             sync(place / written[-1])
         return written
+
+
+def names_of(safe: bool) -> tuple[str, str]:
+    """The stem and the suffix of the files."""
+    return ("model", "safetensors") if safe else ("pytorch_model", "bin")
 
 
 def _bytes_of(tensor: dict[str, Any]) -> int:

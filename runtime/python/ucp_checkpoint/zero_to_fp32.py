@@ -17,7 +17,7 @@ from ucp_checkpoint import _arguments
 from ucp_checkpoint._arrays import need_torch
 from ucp_checkpoint._drop_in import Options, absolute, put_in_place, refuse_existing, work_folder
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._fp32_weights import Weights
+from ucp_checkpoint._fp32_weights import Weights, names_of
 from ucp_checkpoint._source import Settings
 from ucp_checkpoint._work import byte_count
 
@@ -41,8 +41,8 @@ def convert_zero_checkpoint_to_fp32_state_dict(
     path = Path(os.fsdecode(_arguments.path("checkpoint_dir", checkpoint_dir)))
     weights = Weights(path / tag if tag else path, exclude_frozen_parameters, spec, sets)
     out = absolute("output_dir", output_dir)
-    refuse_existing(out, "model" if safe_serialization else "pytorch_model")
-    with work_folder(out) as place:
+    refuse_existing(out, *names_of(safe_serialization))
+    with work_folder(out, is_inside=True) as place:
         (place / "made").mkdir(mode=0o777)
         written = weights.write(place / "made", limit, safe_serialization)
         put_in_place(place / "made", out, written)

@@ -141,6 +141,14 @@ def test_trainer_resumes_by_the_recipe(
     assert resumed["losses"][3:] == pytest.approx(whole["losses"][3:], abs=OTHER_RANKS)
 
 
+def test_a_best_model_of_other_ranks_is_loaded(engines: Engines, tmp_path: Path) -> None:
+    """At the end of a run on two ranks, from what four had saved."""
+    whole = engines.ask(TrainerRun(tmp_path, ranks=4, stage=2, steps=3, best=True))
+    resumed = engines.ask(TrainerRun(tmp_path, 2, 3, resume=tmp_path / "checkpoint-3", recipe=True, best=True))
+    assert resumed["step"] == 6
+    expect_same_bits(whole["held"]["saved"], resumed["held"]["end"])
+
+
 @pytest.mark.parametrize(("stage", "next_stage", "ranks"), [*RECIPES[1:], *WITH_FSDP])
 def test_accelerate_resumes_by_the_recipe(
     stage: int,

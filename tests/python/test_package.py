@@ -35,7 +35,9 @@ def test_importing_it_imports_no_framework_and_is_quick() -> None:
             spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             best[statement] = min(best[statement], spent)
     assert best["import ucp_checkpoint as ucp"] - best["pass"] < 0.1
-    modules = run("-c", "import sys, ucp_checkpoint; print(sorted({'torch', 'numpy'} & set(sys.modules)))")
+    drop_ins = "ucp_checkpoint.ds_to_universal, ucp_checkpoint.transformers, ucp_checkpoint.accelerate"
+    frameworks = "{'torch', 'numpy', 'transformers', 'accelerate'}"
+    modules = run("-c", f"import sys, {drop_ins}; print(sorted({frameworks} & set(sys.modules)))")
     assert modules.stdout == "[]\n"
 
 
@@ -55,6 +57,8 @@ def test_every_public_name_is_there() -> None:
     for name in ucp.__all__:
         assert getattr(ucp, name) is not None
         assert name in dir(ucp)
+    for name in ("accelerate", "ds_to_universal", "lightning", "transformers", "zero_to_fp32"):
+        assert getattr(ucp, name).__name__ == f"ucp_checkpoint.{name}"
     with pytest.raises(AttributeError, match="`ucp` has no `lode`"):
         _ = ucp.lode
 

@@ -28,12 +28,15 @@ _MODULE_OF = {"inspect": "_inspect", "Loaded": "_load", "Part": "_load", "load":
 _MODULE_OF |= {"convert": "_jobs", "diff": "_jobs", "explain": "_jobs", "verify": "_jobs"}
 _MODULE_OF |= {"Filled": "_into", "load_into": "_into"}
 _MODULE_OF |= {"Saver": "_save", "Saving": "_saving", "save": "_save"}
+# With a framework of their own.
+_MODULES = ("accelerate", "deepspeed", "ds_to_universal", "lightning", "torch", "torchtitan", "transformers",
+            "zero_to_fp32")  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
     import importlib
 
-    if name in ("deepspeed", "torch"):
+    if name in _MODULES:
         return importlib.import_module(f"ucp_checkpoint.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module `ucp` has no `{name}`")

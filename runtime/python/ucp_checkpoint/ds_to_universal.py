@@ -48,7 +48,7 @@ def options_of() -> Options:
     """Those of DeepSpeed's script, and how tensors are cut."""
     parser = Options(prog="ds_to_universal", description="Convert a DeepSpeed checkpoint into a universal folder.")
     parser.add_argument("--input_folder", required=True, help="the folder of a tag, or the one that training saved to")
-    parser.add_argument("--output_folder", required=True, help="the universal folder to make; it must not exist")
+    parser.add_argument("--output_folder", required=True, help="the universal folder to make; it may be empty")
     for option in ("--num_extract_workers", "--num_merge_workers"):
         parser.add_argument(
             option, type=int, metavar="N", help="the number of threads; of the two the larger counts (default: all)"

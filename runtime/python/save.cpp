@@ -67,6 +67,27 @@ BoxMemories MemoriesFrom(const MemoryFromPython& given) {
 
 std::string TextFrom(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 
+// Its problem is why this rank cannot take part; empty: it does.
+std::unique_ptr<SaveClient> OpenAtForPython(const std::string& address, int rank, int ranks, const nb::bytes& program,
+                                            const SaverSettings& settings, const std::vector<EntryFromPython>& state,
+                                            const MemoryFromPython& memory, const nb::bytes& values,
+                                            const std::string& problem) {
+  JoinMessage join;
+  join.rank = rank;
+  join.ranks = ranks;
+  join.settings = settings;
+  join.state = StateFrom(state);
+  join.values = TextFrom(values);
+  join.problem = problem;
+  std::unique_ptr<SaveClient> client;
+  RunInterruptibly([&, path = TextFrom(program)](const std::atomic<bool>&) -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(client,
+                         SaveClient::OpenAt(address, path, std::move(join), MemoriesFrom(memory), settings.threads));
+    return llvm::Error::success();
+  });
+  return client;
+}
+
 std::unique_ptr<SaveClient> OpenForPython(PythonRanks* ranks, const nb::bytes& program, const SaverSettings& settings,
                                           const std::vector<EntryFromPython>& state, const MemoryFromPython& memory,
                                           const nb::bytes& values, unsigned threads) {
@@ -143,6 +164,9 @@ void AddSave(nb::module_& module) {
   nb::class_<SaveClient>(module, "SaveClient")
       .def_static("open", &OpenForPython, nb::arg("ranks").none(), nb::arg("program"), nb::arg("settings"),
                   nb::arg("state"), nb::arg("memory"), nb::arg("values"), nb::arg("threads"))
+      .def_static("open_at", &OpenAtForPython, nb::arg("address"), nb::arg("rank"), nb::arg("ranks"),
+                  nb::arg("program"), nb::arg("settings"), nb::arg("state"), nb::arg("memory"), nb::arg("values"),
+                  nb::arg("problem"))
       .def("begin", &BeginForPython, nb::arg("path"), nb::arg("tag"), nb::arg("force"), nb::arg("values"),
            nb::arg("problem"), nb::arg("state").none(), nb::arg("memory").none())
       .def("wait", &WaitForPython, nb::arg("number"), nb::arg("step"), nb::arg("seconds"))
@@ -154,7 +178,8 @@ void AddSave(nb::module_& module) {
              const std::span<std::byte> memory = client.segment();
              return nb::make_tuple(reinterpret_cast<std::uintptr_t>(memory.data()), memory.size());
            })
-      .def("close", &SaveClient::Close, nb::call_guard<nb::gil_scoped_release>());
+      .def("close", &SaveClient::Close, nb::call_guard<nb::gil_scoped_release>())
+      .def("close_and_wait", &SaveClient::CloseAndWait, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace ucp

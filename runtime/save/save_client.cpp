@@ -42,6 +42,23 @@ llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::Open(Communicator& ranks
   return client;
 }
 
+llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::OpenAt(const std::string& address, const std::string& program,
+                                                               JoinMessage join, BoxMemories memories,
+                                                               unsigned threads) {
+  std::unique_ptr<SaveClient> client(new SaveClient(threads));
+  client->join_ = std::move(join);
+  client->program_ = program;
+  client->address_ = address;
+  client->memories_ = std::move(memories);
+  if (client->join_.rank == 0) {
+    UCP_ASSIGN_OR_RETURN(WriterProcess writer, WriterProcess::Start(program, address));
+    client->writer_.emplace(std::move(writer));
+  }
+  UCP_RETURN_IF_ERROR(client->Join());
+  client->shared_->thread = std::thread([client = client.get()] { client->Run(); });
+  return client;
+}
+
 llvm::Error SaveClient::Start(Communicator& ranks, const std::string& program) {
   llvm::Error error = llvm::Error::success();
   if (ranks.rank() == 0) {
@@ -119,8 +136,13 @@ SaveClient::~SaveClient() {
     [[maybe_unused]] const Shared* kept = shared_.release();
     return;
   }
+  CloseAndWait();
+}
+
+void SaveClient::CloseAndWait() {
   Close();
   if (shared_->thread.joinable()) shared_->thread.join();
+  writer_.reset();
 }
 
 void SaveClient::Close() {

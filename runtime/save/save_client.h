@@ -51,6 +51,10 @@ class SaveClient {
   // the ranks are on several machines, and as the plan does; then on all ranks alike.
   static llvm::Expected<std::unique_ptr<SaveClient>> Open(Communicator& ranks, const std::string& program,
                                                           JoinMessage join, BoxMemories memories, unsigned threads);
+  // The same for ranks that know without a word to each other where their writer is: `address` is a name of their own,
+  // and `join` has the rank, the number of ranks, and its problem if it has one. They must be on one machine.
+  static llvm::Expected<std::unique_ptr<SaveClient>> OpenAt(const std::string& address, const std::string& program,
+                                                            JoinMessage join, BoxMemories memories, unsigned threads);
   ~SaveClient();
   SaveClient(const SaveClient&) = delete;
 
@@ -71,6 +75,8 @@ class SaveClient {
 
   // No more saves: those that have begun are finished first. Returns soon.
   void Close();
+  // Also waits for their end, and on rank 0 for the writer's: its address is free then.
+  void CloseAndWait();
 
  private:
   struct Save {

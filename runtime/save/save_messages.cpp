@@ -114,6 +114,7 @@ std::string Encode(const JoinMessage& message) {
   writer.Add(message.process);
   AddMemories(writer, message.memories);
   AddTexts(writer, message.abandoned);
+  writer.Add(std::string_view(message.problem));
   return writer.bytes();
 }
 
@@ -128,6 +129,7 @@ llvm::Expected<JoinMessage> DecodeJoin(std::string_view bytes) {
   message.process = reader.Number();
   message.memories = ReadMemories(reader);
   message.abandoned = ReadTexts(reader);
+  message.problem = reader.Text();
   if (!reader.is_at_end() || message.rank < 0 || message.rank >= message.ranks) return Damaged();
   return message;
 }

@@ -46,7 +46,8 @@ struct JoinMessage {
   std::uint64_t process = 0;  // With `reads_memory`, and so is the next.
   BoxMemories memories;
   std::vector<std::string>
-      abandoned;  // Paths of saves during which earlier writers died: the remains there are removed.
+      abandoned;        // Paths of saves during which earlier writers died: the remains there are removed.
+  std::string problem;  // As in SaveMessage.
 };
 
 struct LaidOutMessage {

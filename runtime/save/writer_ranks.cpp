@@ -42,7 +42,8 @@ llvm::Expected<std::size_t> Join(MessageSocket socket, WriterRanks& ranks) {
   rank.process = join.process;
   rank.memories = std::move(join.memories);
   rank.abandoned = std::move(join.abandoned);
-  if (Encode(join.settings) == Encode(ranks.settings)) return number;
+  rank.gone = std::move(join.problem);
+  if (!rank.gone.empty() || Encode(join.settings) == Encode(ranks.settings)) return number;
   rank.gone = "its settings of the saver are others than those of the first rank that came";
   return number;
 }
@@ -101,6 +102,7 @@ llvm::Error GatherRanks(int listener, WriterRanks& ranks) {
   }
   const WriterRank* other = ranks.FirstGone();
   if (other == nullptr) return llvm::Error::success();
+  if (ranks.all.size() == 1) return MakeError(ErrorCode::kUsage, other->gone);
   return Fail(ErrorCode::kUsage, "rank {} of {}: {}", other - ranks.all.data(), ranks.all.size(), other->gone);
 }
 

@@ -10,16 +10,15 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
-from pathlib import Path as SystemPath
 from typing import TYPE_CHECKING, Any
 
 from ucp_checkpoint import _arguments, _ucp
 from ucp_checkpoint._agree import agree
 from ucp_checkpoint._arrays import need_torch
 from ucp_checkpoint._failure import failure
+from ucp_checkpoint._save_settings import save_settings, writer_program
 from ucp_checkpoint._saving import DONE, STAGED, STAGING, Progress, Saving
-from ucp_checkpoint._source import Path, Settings, source_from
-from ucp_checkpoint._work import byte_count, thread_count
+from ucp_checkpoint._source import Path, Settings
 
 if TYPE_CHECKING:
     import torch
@@ -28,14 +27,7 @@ if TYPE_CHECKING:
     from ucp_checkpoint._ranks import Group
     from ucp_checkpoint._saved_dict import Description
 
-_SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_FOR_OTHERS = 5.0  # To call the same save, where this rank is about to end.
-
-
-def _writer_program() -> bytes:
-    """The program that writes: of this package, or of the environment where it has none."""
-    program = SystemPath(__file__).parent / "bin" / "ucprun"
-    return os.fsencode(os.environ.get("UCP_WRITER", str(program)))
 
 
 def _group_of(group: object, no_dist: bool) -> Group | None:
@@ -101,14 +93,24 @@ class Saver:
         problem: Exception | None = None
         moment: Moment | None = None
         values = b""
-        self._settings = _ucp.SaverSettings()
         try:
-            source = source_from("memory", spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states)
-            self._set(to, source, keep, on_death, timeout, nice, threads, memory)
-            target = _ucp.Target()
-            target.keep_opaque = _arguments.texts("keep_opaque", keep_opaque)
-            target.ds_config = _arguments.path("ds_config", ds_config) if ds_config is not None else b""
-            self._settings.target = target
+            self._settings = save_settings(
+                to,
+                keep=keep,
+                on_death=on_death,
+                timeout=timeout,
+                nice=nice,
+                threads=threads,
+                memory=memory,
+                spec=spec,
+                sets=sets,
+                config=config,
+                unused=unused,
+                drop_states=drop_states,
+                keep_opaque=keep_opaque,
+                ds_config=ds_config,
+            )
+            self._settings.reads_memory = self._reads_memory
             self._job: JobState = JobState(state, optimizer)
         except Exception as error:
             problem = error
@@ -129,7 +131,7 @@ class Saver:
         with ranks or nullcontext():
             self._client = _ucp.SaveClient.open(
                 ranks.ranks if ranks is not None else None,
-                _writer_program(),
+                writer_program(),
                 self._settings,
                 self._described.entries,
                 self._described.memory,
@@ -140,32 +142,6 @@ class Saver:
         if optimizer is not None:
             self._hook = optimizer.register_step_pre_hook(self._wait_for_staging)
         self._at_exit = _call_at_exit(self)
-
-    def _set(
-        self,
-        to: str,
-        source: _ucp.Source,
-        keep: int | None,
-        on_death: str,
-        timeout: float,
-        nice: int,
-        threads: int | None,
-        memory: int | str,
-    ) -> None:
-        settings = self._settings
-        settings.to = _arguments.text("to", to, 'a strategy such as "dcp:style=titan"')
-        settings.source = source
-        settings.threads = thread_count(threads)
-        settings.memory_bytes = byte_count(memory)
-        settings.keep = 0 if keep is None else _arguments.whole("keep", keep, 1, 1 << 30)
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 1e6:
-            raise failure("usage", f"timeout is a number of seconds, not {_arguments.shown(timeout)}")
-        settings.timeout_seconds = float(timeout)
-        settings.nice = _arguments.whole("nice", nice, 0, 19)
-        if on_death not in ("finish", "drop"):
-            raise failure("usage", f'on_death is "finish" or "drop", not {_arguments.shown(on_death)}')
-        settings.finishes_orphans = on_death == "finish"
-        settings.reads_memory = self._reads_memory
 
     def _wait_for_staging(self, *_: object) -> None:
         """Before the optimizer changes what is being staged."""
@@ -194,6 +170,8 @@ class Saver:
             raise failure("usage", f"the saver is that of process {self._process}, of which this one is a fork")
         if self._is_closed:
             raise failure("usage", "the saver is closed")
+        from ucp_checkpoint._stage_devices import event_of_devices, stage_devices
+
         unseen = self._unseen()
         problem = ""
         moment: Moment | None = None
@@ -218,8 +196,8 @@ class Saver:
             if entries is not None:
                 self._new_state = saving.progress
             if moment.described.is_on_devices:
-                arguments = (saving.progress, moment.described, self._event())
-                threading.Thread(target=self._stage_devices, args=arguments, daemon=True).start()
+                arguments = (self._client, saving.progress, moment.described, event_of_devices())
+                threading.Thread(target=stage_devices, args=arguments, daemon=True).start()
         if unseen is not None:
             raise unseen
         return saving
@@ -238,42 +216,6 @@ class Saver:
         mine = {described.entries[entry][0] for entry in self._client.layout()[1]}
         values = {key: value for key, value in values.items() if key in mine}
         return None, memory, pickled(values) if values else b""
-
-    def _event(self) -> Any:
-        """Of the work on GPUs that the state comes from."""
-        import torch
-
-        if not torch.cuda.is_available():
-            return None
-        event = torch.cuda.Event()
-        event.record()
-        return event
-
-    def _stage_devices(self, progress: Progress, described: Description, event: Any) -> None:
-        """Copies what is not in the host's memory."""
-        import ctypes
-
-        import torch
-
-        try:
-            while not progress.has_reached(STAGING, _SECONDS_BETWEEN_LOOKS):
-                pass
-        except _ucp.Error:
-            return
-        problem = ""
-        try:
-            address, size = self._client.segment()
-            segment = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=torch.uint8)
-            if event is not None:
-                event.synchronize()
-            for entry, number_of_box, offset, count in self._client.layout()[0]:
-                box = described.boxes[entry][number_of_box]
-                if box.device.type != "cpu" and count > 0:
-                    segment[offset : offset + count].view(box.dtype).view(box.shape).copy_(box)
-        except Exception as error:
-            words = str(error).splitlines()[0] if str(error) else type(error).__name__
-            problem = f"its tensors on a device cannot be copied: {words}"
-        self._client.finish_staging(progress.number, problem)
 
     def _unseen(self) -> _ucp.Error | None:
         """The first error that nobody has seen, of saves that have ended."""

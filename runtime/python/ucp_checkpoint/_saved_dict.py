@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +174,9 @@ def _has_memory(local: torch.Tensor) -> bool:
         return False
 
 
+Place = tuple[tuple[int, ...], tuple[int, ...]]  # The offsets of a box in the tensor, and its sizes.
+
+
 @dataclass
 class Description:
     """The description of a SavedDict for the extension module."""
@@ -182,6 +185,21 @@ class Description:
     memory: list[list[_ucp.BoxMemory]]
     boxes: list[list[torch.Tensor]]  # The same, as tensors.
     is_on_devices: bool = False  # Some of them.
+
+    def add_value(self, key: str, path: Path) -> None:
+        """An entry that is a value."""
+        self.entries.append((key, path, None, (), []))
+        self.memory.append([])
+        self.boxes.append([])
+
+    def add_tensor(
+        self, key: str, path: Path, dtype: str, shape: Iterable[int], boxes: list[tuple[Place, torch.Tensor]]
+    ) -> None:
+        """An entry that is a tensor, of which this rank holds these boxes."""
+        self.entries.append((key, path, dtype, tuple(shape), [place for place, _ in boxes]))
+        self.boxes.append([box for _, box in boxes])
+        self.is_on_devices |= any(box.device.type != "cpu" for _, box in boxes)
+        self.memory.append([_memory_of(box) for _, box in boxes])
 
     def __add__(self, other: Description) -> Description:
         return Description(self.entries + other.entries, self.memory + other.memory, self.boxes + other.boxes,
@@ -193,25 +211,16 @@ def describe(state: SavedDict) -> Description:
     described = Description([], [], [])
     for leaf in state.leaves:
         if leaf.local is None:
-            described.entries.append((leaf.key, leaf.path, None, (), []))
-            described.memory.append([])
-            described.boxes.append([])
+            described.add_value(leaf.key, leaf.path)
             continue
-        dtype = dtype_name(leaf.local.dtype)
         boxes = list(_boxes_of(leaf.key, leaf.value, leaf.local if leaf.copy is None else leaf.copy))
-        described.entries.append((leaf.key, leaf.path, dtype, tuple(leaf.value.shape), [place for place, _ in boxes]))
-        described.boxes.append([box for _, box in boxes])
-        described.is_on_devices |= leaf.local.device.type != "cpu"
-        described.memory.append([_memory_of(box) for _, box in boxes])
+        described.add_tensor(leaf.key, leaf.path, dtype_name(leaf.local.dtype), leaf.value.shape, boxes)
     return described
 
 
 def _memory_of(box: torch.Tensor) -> _ucp.BoxMemory:
     address = box.data_ptr() if box.device.type == "cpu" else 0
     return (address, box.element_size(), tuple(box.shape), box.stride())
-
-
-Place = tuple[tuple[int, ...], tuple[int, ...]]  # The offsets of a box in the tensor, and its sizes.
 
 
 def _boxes_of(key: str, value: Any, local: torch.Tensor) -> Iterator[tuple[Place, torch.Tensor]]:

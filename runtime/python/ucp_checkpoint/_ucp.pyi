@@ -296,6 +296,18 @@ class SaveClient:
         values: bytes,
         threads: int,
     ) -> SaveClient: ...
+    @staticmethod
+    def open_at(
+        address: str,
+        rank: int,
+        ranks: int,
+        program: bytes,
+        settings: SaverSettings,
+        state: Sequence[HeldEntry],
+        memory: Sequence[Sequence[BoxMemory]],
+        values: bytes,
+        problem: str,
+    ) -> SaveClient: ...
     def begin(
         self,
         path: bytes,
@@ -316,3 +328,4 @@ class SaveClient:
         """Its address and size."""
 
     def close(self) -> None: ...
+    def close_and_wait(self) -> None: ...

@@ -27,12 +27,13 @@ from ucp_checkpoint._failure import failure
 from ucp_checkpoint._reading import Reading, Wanted
 from ucp_checkpoint._served import KEPT, STYLES, Stored, serve
 from ucp_checkpoint._source import Path, Settings, source_from
+from ucp_checkpoint._storage_writer import StorageWriter
 from ucp_checkpoint._work import Work, byte_count, thread_count
 
 if TYPE_CHECKING:
     from ucp_checkpoint._ranks import Group
 
-__all__ = ["StorageReader"]
+__all__ = ["StorageReader", "StorageWriter"]
 
 
 class StorageReader(_StorageReader):

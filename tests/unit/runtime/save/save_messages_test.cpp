@@ -38,7 +38,8 @@ TEST(SaveMessagesTest, Join) {
                             "values",
                             77,
                             {{{nullptr, 4, {2}, {1}}}},
-                            {"/a/b"}};
+                            {"/a/b"},
+                            "no memory"};
   llvm::Expected<JoinMessage> read = DecodeJoin(Encode(message));
   ASSERT_TRUE(static_cast<bool>(read));
   EXPECT_EQ(read->rank, 1);
@@ -50,11 +51,12 @@ TEST(SaveMessagesTest, Join) {
   EXPECT_EQ(read->state, message.state);
   EXPECT_EQ(read->values, "values");
   EXPECT_EQ(read->abandoned, std::vector<std::string>{"/a/b"});
+  EXPECT_EQ(read->problem, "no memory");
   ExpectNoPrefix(message, DecodeJoin);
 }
 
 TEST(SaveMessagesTest, ARankThatTheJobHasNot) {
-  llvm::Expected<JoinMessage> read = DecodeJoin(Encode(JoinMessage{4, 4, {}, {}, {}, 0, {}, {}}));
+  llvm::Expected<JoinMessage> read = DecodeJoin(Encode(JoinMessage{4, 4, {}, {}, {}, 0, {}, {}, {}}));
   ASSERT_FALSE(static_cast<bool>(read));
   llvm::consumeError(read.takeError());
 }

@@ -1,0 +1,67 @@
+"""The settings of a save, checked; and the program that writes it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path as SystemPath
+
+from ucp_checkpoint import _arguments, _ucp
+from ucp_checkpoint._failure import failure
+from ucp_checkpoint._source import Path, Settings, source_from
+from ucp_checkpoint._work import byte_count, thread_count
+
+
+def writer_program() -> bytes:
+    """The program that writes: of this package, or of the environment where it has none."""
+    program = SystemPath(__file__).parent / "bin" / "ucprun"
+    return os.fsencode(os.environ.get("UCP_WRITER", str(program)))
+
+
+def this_machine() -> str:
+    """Of one running system; two containers on it have the same."""
+    try:
+        return SystemPath("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def save_settings(
+    to: str,
+    *,
+    keep: int | None = None,
+    on_death: str = "finish",
+    timeout: float = 600,
+    nice: int = 0,
+    threads: int | None = None,
+    memory: int | str = "1GiB",
+    spec: Path | None = None,
+    sets: Settings = (),
+    config: Path | None = None,
+    unused: Mapping[str, str | int] | None = None,
+    drop_states: Iterable[str] = (),
+    keep_opaque: Iterable[str] = (),
+    ds_config: Path | None = None,
+) -> _ucp.SaverSettings:
+    """As docs/python.md lists them."""
+    settings = _ucp.SaverSettings()
+    settings.source = source_from(
+        "memory", spec=spec, sets=sets, config=config, unused=unused, drop_states=drop_states
+    )
+    settings.to = _arguments.text("to", to, 'a strategy such as "dcp:style=titan"')
+    settings.threads = thread_count(threads)
+    settings.memory_bytes = byte_count(memory)
+    settings.keep = 0 if keep is None else _arguments.whole("keep", keep, 1, 1 << 30)
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 1e6:
+        raise failure("usage", f"timeout is a number of seconds, not {_arguments.shown(timeout)}")
+    settings.timeout_seconds = float(timeout)
+    settings.nice = _arguments.whole("nice", nice, 0, 19)
+    if on_death not in ("finish", "drop"):
+        raise failure("usage", f'on_death is "finish" or "drop", not {_arguments.shown(on_death)}')
+    settings.finishes_orphans = on_death == "finish"
+    target = _ucp.Target()
+    target.keep_opaque = _arguments.texts("keep_opaque", keep_opaque)
+    target.ds_config = _arguments.path("ds_config", ds_config) if ds_config is not None else b""
+    settings.target = target
+    return settings

@@ -1,7 +1,8 @@
-"""Loads a checkpoint of any topology into a running DeepSpeed engine (docs/deepspeed.md)."""
+"""Loads checkpoints of any topology into a running DeepSpeed engine, and saves it in any format (docs/deepspeed.md)."""
 
 from .anywhere import any_topology
 from .errors import LoadError
 from .load import TESTED_VERSIONS, load_checkpoint
+from .save import save_checkpoint
 
-__all__ = ["TESTED_VERSIONS", "LoadError", "any_topology", "load_checkpoint"]
+__all__ = ["TESTED_VERSIONS", "LoadError", "any_topology", "load_checkpoint", "save_checkpoint"]

@@ -52,7 +52,8 @@ def phase(group: Group) -> Iterator[Outcome]:
     if outcome.overwritten:
         message += f"; overwritten on this rank: {shortened(outcome.overwritten)}. Load again before training"
     if any(each.code == INTERRUPTED for each in told):
-        message += ", in a new job: others waited for that rank in a collective, which cannot be taken back"
+        message += ", in a new job" if outcome.overwritten else "; the job has to be restarted"
+        message += ": others waited for that rank in a collective, which cannot be taken back"
     raise LoadError(message, outcome.overwritten, code, any(each.has_written for each in told)) from failure
 
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/formats/dcp/entries/entry.h"
@@ -47,16 +48,32 @@ struct StagedBox {
   bool operator==(const StagedBox&) const = default;
 };
 
+// A box of a rank that other ranks hold as well.
+struct ReplicatedBox {
+  std::size_t entry = 0;  // Of the rank's HeldState.
+  std::size_t box = 0;    // Of the entry.
+  bool operator==(const ReplicatedBox&) const = default;
+};
+
 // The share of one rank in a save.
 struct RankShare {
   std::vector<StagedBox> boxes;     // By entry and box.
   std::vector<std::size_t> values;  // Entries whose values are this rank's.
   std::uint64_t bytes = 0;          // Of its segment.
+  std::vector<ReplicatedBox> replicas;
+};
+
+// A box that several ranks hold.
+struct Replicas {
+  std::size_t entry = 0;  // Of JoinedState::entries.
+  HeldBox box;
+  std::vector<std::pair<std::size_t, std::size_t>> holders;  // By rank: where it is in RankShare::replicas.
 };
 
 struct JoinedState {
   std::vector<dcp::Entry> entries;  // Chunk::place says which rank's segment, and where. Of values: whose values.
   std::vector<RankShare> ranks;
+  std::vector<Replicas> replicas;
 };
 
 // Segments place boxes at multiples of this.

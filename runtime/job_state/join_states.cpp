@@ -47,6 +47,7 @@ class Joiner {
     for (std::size_t number = 0; number < joined_.entries.size(); ++number) UCP_RETURN_IF_ERROR(TakeBoxes(number));
     Deal();
     Place();
+    ListReplicas();
     return std::move(joined_);
   }
 
@@ -173,6 +174,22 @@ class Joiner {
       llvm::sort(share.boxes, [](const StagedBox& a, const StagedBox& b) {
         return std::tie(a.entry, a.box) < std::tie(b.entry, b.box);
       });
+    }
+  }
+
+  void ListReplicas() {
+    for (std::size_t number = 0; number < joined_.entries.size(); ++number) {
+      for (const auto& [box, holders] : holders_[number]) {
+        if (holders.size() < 2) continue;
+        Replicas& replicas = joined_.replicas.emplace_back();
+        replicas.entry = number;
+        replicas.box = {box.first, box.second};
+        for (const Holder& holder : holders) {
+          std::vector<ReplicatedBox>& of_rank = joined_.ranks[holder.rank].replicas;
+          replicas.holders.emplace_back(holder.rank, of_rank.size());
+          of_rank.push_back({holder.entry, holder.box});
+        }
+      }
     }
   }
 

@@ -154,6 +154,7 @@ void AddSettings(nb::module_& module) {
       .def_rw("timeout_seconds", &SaverSettings::timeout_seconds)
       .def_rw("nice", &SaverSettings::nice)
       .def_rw("reads_memory", &SaverSettings::reads_memory)
+      .def_rw("verifies_replicas", &SaverSettings::verifies_replicas)
       .def_rw("finishes_orphans", &SaverSettings::finishes_orphans);
 }
 

@@ -5,10 +5,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "runtime/comm/nodes.h"
+#include "runtime/save/replicas.h"
 
 namespace ucp {
 namespace {
@@ -313,17 +315,33 @@ llvm::Error SaveClient::Stage(std::uint64_t number, Save& save) {
     std::unique_lock lock(shared_->mutex);
     shared_->changed.wait(lock, [&] { return !save.waits_for_caller; });
   }
+  llvm::Expected<std::vector<SumLanes>> digests = DigestsOfReplicas();
+  if (!digests) save.problem = TakeFailure(digests.takeError()).message;
   if (!save.problem.empty()) {
     const FailedMessage failed{number, ErrorCode::kIo, save.problem};
     llvm::consumeError(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kFailed), Encode(failed)));
     return llvm::Error::success();  // The writer tells all ranks.
   }
   Reach(save, SaveStep::kStaged);
-  if (llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kStaged), EncodeNumber(number))) {
+  const std::string staged = Encode(StagedMessage{number, std::move(*digests)});
+  if (llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kStaged), staged)) {
     llvm::consumeError(std::move(error));
     return WriterIsGone();
   }
   return llvm::Error::success();
+}
+
+// Of the boxes that other ranks hold as well, if they are to be compared.
+llvm::Expected<std::vector<SumLanes>> SaveClient::DigestsOfReplicas() const {
+  std::vector<const BoxMemory*> boxes;
+  for (const ReplicatedBox& box : shared_->layout.replicas) {  // Only this thread changes it.
+    boxes.push_back(&memories_[box.entry][box.box]);
+    const bool is_empty = std::ranges::find(boxes.back()->sizes, 0) != boxes.back()->sizes.end();
+    if (boxes.back()->address != nullptr || is_empty) continue;
+    return Fail(ErrorCode::kUnsupported, "`{}` is on a device; replicas are compared in the host's memory alone",
+                join_.state[box.entry].key);
+  }
+  return SumsOfBoxes(boxes, {threads_, nullptr});
 }
 
 // The writer's next message; its failures are this side's.

@@ -99,6 +99,7 @@ class SaveClient {
   void Run();
   [[nodiscard]] llvm::Error RunSave(std::uint64_t number, Save& save);
   [[nodiscard]] llvm::Error Stage(std::uint64_t number, Save& save);
+  llvm::Expected<std::vector<SumLanes>> DigestsOfReplicas() const;
   llvm::Expected<SocketMessage> Receive();
   llvm::Error WriterIsGone();
   bool HasWriter() const;

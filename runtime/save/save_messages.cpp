@@ -77,6 +77,7 @@ SaverSettings ReadSettings(std::string_view bytes) {
   settings.timeout_seconds = std::bit_cast<double>(reader.Number());
   settings.nice = static_cast<int>(reader.Number());
   settings.reads_memory = reader.Number() != 0;
+  settings.verifies_replicas = reader.Number() != 0;
   settings.finishes_orphans = reader.Number() != 0;
   return settings;
 }
@@ -100,6 +101,7 @@ std::string Encode(const SaverSettings& settings) {
   writer.Add(std::bit_cast<std::uint64_t>(settings.timeout_seconds));
   writer.Add(static_cast<std::uint64_t>(settings.nice));
   writer.Add(std::uint64_t{settings.reads_memory});
+  writer.Add(std::uint64_t{settings.verifies_replicas});
   writer.Add(std::uint64_t{settings.finishes_orphans});
   return writer.bytes();
 }
@@ -146,6 +148,11 @@ std::string Encode(const LaidOutMessage& message) {
   for (const std::size_t entry : message.values) writer.Add(std::uint64_t{entry});
   writer.Add(message.segment_bytes);
   writer.Add(std::string_view(message.plan));
+  writer.Add(std::uint64_t{message.replicas.size()});
+  for (const ReplicatedBox& box : message.replicas) {
+    writer.Add(std::uint64_t{box.entry});
+    writer.Add(std::uint64_t{box.box});
+  }
   return writer.bytes();
 }
 
@@ -163,6 +170,11 @@ llvm::Expected<LaidOutMessage> DecodeLaidOut(std::string_view bytes) {
   for (std::size_t& entry : message.values) entry = reader.Number();
   message.segment_bytes = reader.Number();
   message.plan = reader.Text();
+  message.replicas.resize(reader.Count());
+  for (ReplicatedBox& box : message.replicas) {
+    box.entry = reader.Number();
+    box.box = reader.Number();
+  }
   if (!reader.is_at_end()) return Damaged();
   return message;
 }
@@ -194,6 +206,28 @@ llvm::Expected<SaveMessage> DecodeSave(std::string_view bytes) {
   message.has_state = reader.Number() != 0;
   if (message.has_state) {
     UCP_ASSIGN_OR_RETURN(message.state, DecodeHeldState(reader.Text()));
+  }
+  if (!reader.is_at_end()) return Damaged();
+  return message;
+}
+
+std::string Encode(const StagedMessage& message) {
+  wire::ByteWriter writer;
+  writer.Add(message.number);
+  writer.Add(std::uint64_t{message.digests.size()});
+  for (const SumLanes& lanes : message.digests) {
+    for (const std::uint64_t lane : lanes) writer.Add(lane);
+  }
+  return writer.bytes();
+}
+
+llvm::Expected<StagedMessage> DecodeStaged(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  StagedMessage message;
+  message.number = reader.Number();
+  message.digests.resize(reader.Count());
+  for (SumLanes& lanes : message.digests) {
+    for (std::uint64_t& lane : lanes) lane = reader.Number();
   }
   if (!reader.is_at_end()) return Damaged();
   return message;

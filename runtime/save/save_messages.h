@@ -4,7 +4,7 @@
 //   rank      JoinMessage      to a writer that has just begun: what it holds, and the settings of its Saver
 //   writer    LaidOutMessage   with the rank's segment, unless its memory is read; again when a state has changed its
 //   shape rank      SaveMessage      a save: its path, the values writer    kBegin           all ranks have called, and
-//   nobody reads the segments: stage now rank      kStaged          the segment holds the state writer    DoneMessage
+//   nobody reads the segments: stage now rank      StagedMessage    the segment holds the state writer    DoneMessage
 //   the checkpoint is at its path writer    FailedMessage    in place of any of the writer's; to a JoinMessage it is
 //   the last one rank      kLeave           no more saves
 #pragma once
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "compiler/support/error.h"
+#include "runtime/digest/unit_sum.h"
 #include "runtime/job_state/job_state.h"
 #include "runtime/jobs/save/save.h"
 #include "runtime/save/stage.h"
@@ -31,10 +32,11 @@ struct SaverSettings {
   unsigned threads = 1;
   std::uint64_t memory_bytes = std::uint64_t{256} << 20;  // Of the writer, beside the segments.
   std::uint64_t keep = 0;                                 // The newest so many of its checkpoints; 0: all.
-  double timeout_seconds = 600;  // In which all ranks must have called, once one has; and staged, once all have.
-  int nice = 0;                  // Added to the writer's niceness.
-  bool reads_memory = false;     // The ranks wait for each save: the writer may read their memory itself.
-  bool finishes_orphans = true;  // A save that was staged is written even if the job has died.
+  double timeout_seconds = 600;    // In which all ranks must have called, once one has; and staged, once all have.
+  int nice = 0;                    // Added to the writer's niceness.
+  bool reads_memory = false;       // The ranks wait for each save: the writer may read their memory itself.
+  bool verifies_replicas = false;  // A save fails where ranks hold one box with other elements.
+  bool finishes_orphans = true;    // A save that was staged is written even if the job has died.
 };
 
 struct JoinMessage {
@@ -54,7 +56,8 @@ struct LaidOutMessage {
   std::vector<StagedBox> boxes;
   std::vector<std::size_t> values;  // Entries whose values the rank sends with each save.
   std::uint64_t segment_bytes = 0;
-  std::string plan;  // JSON: what a save will write.
+  std::string plan;                     // JSON: what a save will write.
+  std::vector<ReplicatedBox> replicas;  // With SaverSettings::verifies_replicas: whose digests the rank sends.
 };
 
 struct SaveMessage {
@@ -67,6 +70,11 @@ struct SaveMessage {
   BoxMemories memories;  // With SaverSettings::reads_memory, if they are not those of before.
   bool has_state = false;
   HeldState state;  // If it is not what was held before.
+};
+
+struct StagedMessage {
+  std::uint64_t number = 0;
+  std::vector<SumLanes> digests;  // Of LaidOutMessage::replicas.
 };
 
 struct DoneMessage {
@@ -83,9 +91,10 @@ struct FailedMessage {
 std::string Encode(const JoinMessage& message);
 std::string Encode(const LaidOutMessage& message);
 std::string Encode(const SaveMessage& message);
+std::string Encode(const StagedMessage& message);
 std::string Encode(const DoneMessage& message);
 std::string Encode(const FailedMessage& message);
-std::string EncodeNumber(std::uint64_t number);  // Of kHello, kBegin and kStaged.
+std::string EncodeNumber(std::uint64_t number);  // Of kHello and kBegin.
 // All that must be the same on all ranks.
 std::string Encode(const SaverSettings& settings);
 
@@ -93,6 +102,7 @@ std::string Encode(const SaverSettings& settings);
 llvm::Expected<JoinMessage> DecodeJoin(std::string_view bytes);
 llvm::Expected<LaidOutMessage> DecodeLaidOut(std::string_view bytes);
 llvm::Expected<SaveMessage> DecodeSave(std::string_view bytes);
+llvm::Expected<StagedMessage> DecodeStaged(std::string_view bytes);
 llvm::Expected<DoneMessage> DecodeDone(std::string_view bytes);
 llvm::Expected<FailedMessage> DecodeFailed(std::string_view bytes);
 llvm::Expected<std::uint64_t> DecodeNumber(std::string_view bytes);

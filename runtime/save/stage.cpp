@@ -9,19 +9,22 @@ namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
 
-// Bytes [begin, end) of a staged box.
-void CopyPiece(const StagedCopy& copy, const BoxRows& rows, std::uint64_t begin, std::uint64_t end) {
+using Visit = llvm::function_ref<void(std::size_t, std::uint64_t, std::span<const std::byte>)>;
+
+// Bytes [begin, end) of a box.
+void VisitPiece(std::size_t number, const BoxMemory& box, const BoxRows& rows, std::uint64_t begin, std::uint64_t end,
+                Visit visit) {
   while (begin < end) {
     const std::uint64_t row = begin / rows.row_bytes;
     const std::uint64_t within = begin % rows.row_bytes;
     const std::uint64_t bytes = std::min(rows.row_bytes - within, end - begin);
-    std::memcpy(copy.to + begin, BeginOfRow(*copy.from, rows, row) + within, bytes);
+    visit(number, begin, {BeginOfRow(box, rows, row) + within, bytes});
     begin += bytes;
   }
 }
 
 struct Piece {
-  std::uint32_t copy = 0;
+  std::uint32_t box = 0;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 };
@@ -51,13 +54,13 @@ const std::byte* BeginOfRow(const BoxMemory& box, const BoxRows& rows, std::uint
   return box.address + element * box.item_bytes;
 }
 
-llvm::Error StageBoxes(std::span<const StagedCopy> copies, const ParallelOptions& options) {
+llvm::Error VisitBoxes(std::span<const BoxMemory* const> boxes, const ParallelOptions& options, Visit visit) {
   std::vector<BoxRows> rows;
   std::vector<Piece> pieces;
   std::vector<std::size_t> begins;  // Of pieces that are one item of work: small boxes go together.
   std::uint64_t bytes_of_item = kPieceBytes;
-  for (std::size_t number = 0; number < copies.size(); ++number) {
-    rows.push_back(RowsOf(*copies[number].from));
+  for (std::size_t number = 0; number < boxes.size(); ++number) {
+    rows.push_back(RowsOf(*boxes[number]));
     const std::uint64_t bytes = rows.back().row_bytes * rows.back().count;
     for (std::uint64_t begin = 0; begin < bytes; begin += kPieceBytes) {
       const std::uint64_t end = std::min(bytes, begin + kPieceBytes);
@@ -72,9 +75,18 @@ llvm::Error StageBoxes(std::span<const StagedCopy> copies, const ParallelOptions
   begins.push_back(pieces.size());
   return ForEachInParallel(begins.size() - 1, options, [&](unsigned, std::uint64_t item) {
     for (std::size_t p = begins[item]; p < begins[item + 1]; ++p) {
-      CopyPiece(copies[pieces[p].copy], rows[pieces[p].copy], pieces[p].begin, pieces[p].end);
+      const Piece& piece = pieces[p];
+      VisitPiece(piece.box, *boxes[piece.box], rows[piece.box], piece.begin, piece.end, visit);
     }
     return llvm::Error::success();
+  });
+}
+
+llvm::Error StageBoxes(std::span<const StagedCopy> copies, const ParallelOptions& options) {
+  std::vector<const BoxMemory*> boxes;
+  for (const StagedCopy& copy : copies) boxes.push_back(copy.from);
+  return VisitBoxes(boxes, options, [&](std::size_t number, std::uint64_t at, std::span<const std::byte> bytes) {
+    std::memcpy(copies[number].to + at, bytes.data(), bytes.size());
   });
 }
 

@@ -1,6 +1,7 @@
 // Copies boxes of a rank's tensors into its segment.
 #pragma once
 
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/Support/Error.h>
 
 #include <cstddef>
@@ -33,13 +34,19 @@ struct BoxRows {
 BoxRows RowsOf(const BoxMemory& box);
 const std::byte* BeginOfRow(const BoxMemory& box, const BoxRows& rows, std::uint64_t row);
 
+// Calls `visit` with the number of a box, a byte of it as it is row-major, and contiguous bytes of its memory from
+// there on, whole elements, over `options.threads`, until all bytes were seen. The memory is valid.
+[[nodiscard]] llvm::Error VisitBoxes(
+    std::span<const BoxMemory* const> boxes, const ParallelOptions& options,
+    llvm::function_ref<void(std::size_t, std::uint64_t, std::span<const std::byte>)> visit);
+
 // A box to stage, and where to.
 struct StagedCopy {
   const BoxMemory* from = nullptr;
   std::byte* to = nullptr;
 };
 
-// Over `options.threads`, in pieces, so that large boxes occupy all of them. The memory is valid.
+// As VisitBoxes().
 [[nodiscard]] llvm::Error StageBoxes(std::span<const StagedCopy> copies, const ParallelOptions& options);
 
 }  // namespace ucp

@@ -16,6 +16,7 @@
 #include "compiler/support/system_reason.h"
 #include "runtime/commit/commit.h"
 #include "runtime/job_state/job_items.h"
+#include "runtime/save/replicas.h"
 #include "runtime/save/segment_files.h"
 #include "runtime/save/writer_ranks.h"
 #include "runtime/save/written_save.h"
@@ -89,7 +90,8 @@ class Writer {
     for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
       const RankShare& share = joined_.ranks[number];
       WriterRank& rank = ranks_.all[number];
-      const LaidOutMessage message{share.boxes, share.values, share.bytes, plan};
+      LaidOutMessage message{share.boxes, share.values, share.bytes, plan, {}};
+      if (ranks_.settings.verifies_replicas) message.replicas = share.replicas;
       Send(rank, SaveMessageKind::kLaidOut, Encode(message), rank.segment.descriptor());
     }
     is_laid_out_ = true;
@@ -177,10 +179,20 @@ class Writer {
 
   // That of a save which has failed meanwhile counts no more.
   void TakeStaged(WriterRank& rank, const std::string& bytes) {
-    llvm::Expected<std::uint64_t> number = DecodeNumber(bytes);
-    rank.has_staged = number && rank.called && rank.called->number == *number;
-    llvm::consumeError(number.takeError());
-    if (stage_ == Stage::kStaging && ranks_.have_staged()) Write();
+    llvm::Expected<StagedMessage> staged = DecodeStaged(bytes);
+    rank.has_staged = staged && rank.called && rank.called->number == staged->number;
+    if (rank.has_staged) rank.digests = std::move(staged->digests);
+    llvm::consumeError(staged.takeError());
+    if (stage_ != Stage::kStaging || !ranks_.have_staged()) return;
+    if (llvm::Error error = CheckReplicas()) return EndSave(std::move(error));
+    Write();
+  }
+
+  llvm::Error CheckReplicas() const {
+    if (!ranks_.settings.verifies_replicas) return llvm::Error::success();
+    std::vector<std::vector<SumLanes>> digests;
+    for (const WriterRank& rank : ranks_.all) digests.push_back(rank.digests);
+    return CompareReplicas(joined_, digests);
   }
 
   // The rank cannot stage its part.

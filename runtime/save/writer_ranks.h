@@ -31,8 +31,9 @@ struct WriterRank {
   std::unique_ptr<RemoteMemory> remote;  // In place of `segment`, where the memory itself is read.
   std::optional<SaveMessage> called;     // The save that it has asked for, until that ends.
   bool has_staged = false;
-  std::set<std::string> missed;  // Paths of saves that failed, which the others have called and it has not.
-  std::string gone;              // Why it no longer takes part; empty: it does.
+  std::vector<SumLanes> digests;  // As in StagedMessage.
+  std::set<std::string> missed;   // Paths of saves that failed, which the others have called and it has not.
+  std::string gone;               // Why it no longer takes part; empty: it does.
 };
 
 struct WriterRanks {

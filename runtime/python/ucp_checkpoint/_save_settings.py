@@ -33,6 +33,7 @@ def save_settings(
     keep: int | None = None,
     on_death: str = "finish",
     timeout: float = 600,
+    verify_replicas: bool = False,
     nice: int = 0,
     threads: int | None = None,
     memory: int | str = "1GiB",
@@ -56,6 +57,7 @@ def save_settings(
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 1e6:
         raise failure("usage", f"timeout is a number of seconds, not {_arguments.shown(timeout)}")
     settings.timeout_seconds = float(timeout)
+    settings.verifies_replicas = _arguments.flag("verify_replicas", verify_replicas)
     settings.nice = _arguments.whole("nice", nice, 0, 19)
     if on_death not in ("finish", "drop"):
         raise failure("usage", f'on_death is "finish" or "drop", not {_arguments.shown(on_death)}')

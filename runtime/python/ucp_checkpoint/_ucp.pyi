@@ -280,6 +280,7 @@ class SaverSettings:
     timeout_seconds: float
     nice: int
     reads_memory: bool
+    verifies_replicas: bool
     finishes_orphans: bool
     def __init__(self) -> None: ...
 

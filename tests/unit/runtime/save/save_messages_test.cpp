@@ -16,6 +16,7 @@ SaverSettings Settings() {
   settings.keep = 2;
   settings.timeout_seconds = 1.5;
   settings.nice = 7;
+  settings.verifies_replicas = true;
   settings.finishes_orphans = false;
   return settings;
 }
@@ -47,6 +48,7 @@ TEST(SaveMessagesTest, Join) {
   EXPECT_EQ(Encode(read->settings), Encode(Settings()));
   EXPECT_EQ(read->settings.request.target, "dcp:style=titan");
   EXPECT_EQ(read->settings.timeout_seconds, 1.5);
+  EXPECT_TRUE(read->settings.verifies_replicas);
   EXPECT_FALSE(read->settings.finishes_orphans);
   EXPECT_EQ(read->state, message.state);
   EXPECT_EQ(read->values, "values");
@@ -62,13 +64,14 @@ TEST(SaveMessagesTest, ARankThatTheJobHasNot) {
 }
 
 TEST(SaveMessagesTest, LaidOut) {
-  const LaidOutMessage message{{{1, 2, 64, 8}}, {3}, 128, "{}"};
+  const LaidOutMessage message{{{1, 2, 64, 8}}, {3}, 128, "{}", {{4, 5}}};
   llvm::Expected<LaidOutMessage> read = DecodeLaidOut(Encode(message));
   ASSERT_TRUE(static_cast<bool>(read));
   EXPECT_EQ(read->boxes, message.boxes);
   EXPECT_EQ(read->values, message.values);
   EXPECT_EQ(read->segment_bytes, 128U);
   EXPECT_EQ(read->plan, "{}");
+  EXPECT_EQ(read->replicas, message.replicas);
   ExpectNoPrefix(message, DecodeLaidOut);
 }
 
@@ -86,6 +89,9 @@ TEST(SaveMessagesTest, SaveDoneAndFailed) {
   ExpectNoPrefix(save, DecodeSave);
   save.has_state = false;
   EXPECT_TRUE(DecodeSave(Encode(save))->state.empty());
+  const StagedMessage staged{9, {{1, 2, 3, 4}, {5, 6, 7, 8}}};
+  EXPECT_EQ(DecodeStaged(Encode(staged))->digests, staged.digests);
+  ExpectNoPrefix(staged, DecodeStaged);
   EXPECT_EQ(DecodeDone(Encode(DoneMessage{6, "{}"}))->report, "{}");
   llvm::Expected<FailedMessage> failed = DecodeFailed(Encode(FailedMessage{7, ErrorCode::kMemory, "no room"}));
   ASSERT_TRUE(static_cast<bool>(failed));

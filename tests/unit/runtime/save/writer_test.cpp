@@ -87,7 +87,7 @@ class WriterTest : public ::testing::Test {
     const std::vector<float> values(4, value);
     std::memcpy(segments_[static_cast<std::size_t>(rank)].memory().data(), values.data(), 16);
     ASSERT_FALSE(static_cast<bool>(ranks_[static_cast<std::size_t>(rank)].Send(
-        static_cast<std::uint64_t>(SaveMessageKind::kStaged), EncodeNumber(number))));
+        static_cast<std::uint64_t>(SaveMessageKind::kStaged), Encode(StagedMessage{number, {}}))));
   }
   std::string Path(const std::string& name) const { return folder_ / name; }
 

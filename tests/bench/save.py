@@ -130,11 +130,13 @@ class Savers:
 
         return save
 
-    def _asynchronous(self, kind: str, kept: bool, staging: bool) -> Any:
+    def _asynchronous(self, kind: str, kept: bool, staging: bool, writes: bool = False) -> Any:
         import torch.distributed as dist
         import torch.distributed.checkpoint as dcp
         from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
         from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+
+        import ucp_checkpoint
 
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29411"}
         dist.init_process_group("gloo", rank=0, world_size=1)
@@ -145,12 +147,30 @@ class Savers:
         how = AsyncCheckpointerType.THREAD if kind == "thread" else AsyncCheckpointerType.PROCESS
 
         def save(path: Path) -> tuple[Callable[[], Any], Callable[[], Any]]:
+            where = {"storage_writer": ucp_checkpoint.torch.StorageWriter(path)} if writes else {"checkpoint_id": path}
             begun: Any = dcp.async_save(
-                {"model": self.state}, checkpoint_id=path, async_checkpointer_type=how, async_stager=stager
+                {"model": self.state}, **where, async_checkpointer_type=how, async_stager=stager
             )
             if hasattr(begun, "staging_completion"):
                 return begun.staging_completion.result, begun.upload_completion.result
             return (lambda: None), begun.result
+
+        return save
+
+    def ucp_in_dcp(self) -> Any:
+        return self._asynchronous("thread", kept=True, staging=False, writes=True)
+
+    def ucp_in_dcp_process(self) -> Any:
+        return self._asynchronous("process", kept=True, staging=True, writes=True)
+
+    def ucp_in_dcp_synchronous(self) -> Callable[[Path], tuple[Callable[[], Any], Callable[[], Any]]]:
+        import torch.distributed.checkpoint as dcp
+
+        import ucp_checkpoint
+
+        def save(path: Path) -> tuple[Callable[[], Any], Callable[[], Any]]:
+            dcp.save({"model": self.state}, storage_writer=ucp_checkpoint.torch.StorageWriter(path), no_dist=True)
+            return (lambda: None), (lambda: None)
 
         return save
 
@@ -174,7 +194,10 @@ NAMES = {
     "dcp_thread_kept": "the same, kept shared stager",
     "dcp_process": "dcp.async_save, process",
     "dcp_process_kept": "the same, kept, asynchronous staging",
+    "ucp_in_dcp": "thread, kept, ucp.torch.StorageWriter",
+    "ucp_in_dcp_process": "process, kept, the same writer",
     "ucp_synchronous": "ucp.save",
+    "ucp_in_dcp_synchronous": "dcp.save, ucp.torch.StorageWriter",
     "dcp_synchronous": "dcp.save",
     "torch_save": "torch.save",
 }

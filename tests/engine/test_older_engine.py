@@ -61,6 +61,18 @@ def test_older_engine_loads_through_the_hook(name: str, stage: int, ranks: int, 
     assert answer["losses"] == pytest.approx(truth["losses"][truth["step"] :], abs=5e-3)
 
 
+@pytest.mark.parametrize(("stage", "into"), [(1, 3), (3, 2)])
+def test_older_engine_saves_through_the_hook(stage: int, into: int, older: Engines, tmp_path: Path) -> None:
+    case = replace(CASES["zero1_dp4"], stage=stage, tag=None)
+    to = {"to": f"deepspeed:dp=2,zero={into}"}
+    saved = older.ask(Job(case, steps=2, save=tmp_path / "saved", save_as=to, further_steps=2))
+    other = replace(case, stage=into, mesh=Mesh(dp=2))
+    job = Job(other, seed=DEFAULT_SEED + 1, load=tmp_path / "saved", native=True, first_step=2, further_steps=2)
+    answer = older.ask(job)
+    assert differences(saved["saved"], answer["loaded"], ["parameter"]) == []
+    assert answer["losses"] == pytest.approx(saved["losses"][2:], abs=5e-3)
+
+
 def test_a_parameter_without_dimensions(older: Engines, ucprun: Path, tmp_path: Path) -> None:
     """No universal folder gives it to an engine; native files do. (Later versions do not start with one on gloo.)"""
     case = Case("tempered", "a parameter without dimensions", model="tempered", mesh=Mesh(dp=2), stage=2, steps=2)

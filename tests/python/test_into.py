@@ -359,3 +359,20 @@ def test_the_garbage_collector_is_as_it_was(tmp_path: Path, model: dict[str, tor
         assert gc.isenabled() == is_enabled
     finally:
         (gc.enable if was_enabled else gc.disable)()
+
+
+def test_shared_parameter_with_two_tensors(tmp_path: Path) -> None:
+    """As torch.distributed.checkpoint stores it: refused, and filled with the first one's if the caller says so."""
+    first, second = torch.arange(6.0), torch.arange(6.0)
+    ucp.save({"model": {"head": first, "embed": second, "norm": first}}, tmp_path / "saved", no_dist=True)
+    shared, norm = torch.zeros(6), torch.zeros(6)
+    target = {"head": shared, "embed": shared, "norm": norm}
+    with pytest.raises(ucp.Error, match=r"`head` and `embed` are one tensor here, and two in the .*trust_ties"):
+        ucp.load_into(target, tmp_path / "saved", strict=False)
+    assert not shared.any()
+    filled = ucp.load_into(target, tmp_path / "saved", trust_ties=True)
+    assert torch.equal(shared, first)
+    assert filled.tensors == ["head", "norm"]
+    del target["norm"]
+    with pytest.raises(ucp.Error, match="the checkpoint holds tensor `norm`, and no rank has a place for it"):
+        ucp.load_into(target, tmp_path / "saved", trust_ties=True)

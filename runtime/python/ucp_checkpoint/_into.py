@@ -65,6 +65,7 @@ def load_into(
     optimizer: torch.optim.Optimizer | None = None,
     keep: str | Iterable[str] = (),
     strict: bool = True,
+    trust_ties: bool = False,
     group: object = None,
     spec: Path | None = None,
     sets: Settings = (),
@@ -83,7 +84,8 @@ def load_into(
     placements say which part each rank holds. Then all ranks of `group` call this, by default all ranks of the job.
     With `optimizer`, its states are also filled. Names are those of the checkpoint. Each tensor is filled or refused;
     `keep` names those that stay as they are ("NAME", or "NAME/STATE" of the optimizer, or patterns). With `strict`, the
-    checkpoint may not hold tensors that nobody has a place for.
+    checkpoint may not hold tensors that nobody has a place for. With `trust_ties`, a parameter that is shared here, and
+    has two tensors in the checkpoint, is filled with the one of its first name.
 
     Nothing is read before all ranks know that everything fits. After an error later than that, the tensors hold
     anything.
@@ -107,6 +109,7 @@ def load_into(
             )
             work = Work(thread_count(threads), byte_count(memory), byte_count(device_memory, "device_memory"))
             strict, verify = _arguments.flag("strict", strict), _arguments.flag("verify", verify)
+            places.trusts_ties = _arguments.flag("trust_ties", trust_ties)
             places.keep(_arguments.texts("keep", keep, "a name or several"))
             places.add_all(named)
             if optimizer is not None:
@@ -136,10 +139,13 @@ def _fill(
     in_group = ranks.ranks if ranks is not None else None
     held = places.described()
     with ranks or nullcontext():
-        how = (strict, places.kept_names, verify, in_group, work.threads)
+        is_checked = strict and not places.trusts_ties  # Else refuse_left() looks, which knows of second names.
+        how = (is_checked, places.kept_names, verify, in_group, work.threads)
         plan = _ucp.compile_held(source, held, *how)
         try:
             places.refuse_untied(plan.not_loaded)
+            if strict:
+                places.refuse_left(plan.not_loaded)
             if made is not None:
                 made.refuse_unfilled(plan.not_loaded)
             if places.steps and plan.step is None:

@@ -72,6 +72,7 @@ class Target:
         self.kept: list[str] = []
         self.kept_names: list[str] = []  # Of tensors, as the checkpoint may have them.
         self._kept_tensors: list[tuple[str, torch.Tensor]] = []
+        self.trusts_ties = False  # Two tensors of the checkpoint are taken for one where they are one here.
         self.second_names: dict[str, str] = {}  # Of shared parameters, and the labels under which they are filled.
         self._names: dict[str, list[str]] = {}  # All of a parameter that has several, by each of them.
         self.is_distributed = False  # Whether there are tensors of which each rank has a part.
@@ -196,10 +197,20 @@ class Target:
 
     def refuse_untied(self, not_loaded: Iterable[str]) -> None:
         """Two tensors of the checkpoint do not fit into one memory."""
-        for second in sorted(self.second_names.keys() & set(not_loaded)):
+        for second in sorted(self.second_names.keys() & set(not_loaded)) if not self.trusts_ties else ():
             raise failure(
-                "usage", f"`{self.second_names[second]}` and `{second}` are one tensor here, and two in the checkpoint"
+                "usage",
+                f"`{self.second_names[second]}` and `{second}` are one tensor here, and two in the checkpoint; if they "
+                "were one in the job that saved it, as torch.distributed.checkpoint stores them, pass trust_ties=True",
             )
+
+
+    def refuse_left(self, not_loaded: Mapping[str, list[str]]) -> None:
+        """Tensors of the checkpoint that nobody has a place for."""
+        for name in sorted(not_loaded.keys() - self.second_names.keys() - set(self.kept_names)):
+            if "weight" in not_loaded[name] or "fp32" in not_loaded[name]:
+                said = f"the checkpoint holds tensor `{name}`, and no rank has a place for it; pass strict=False"
+                raise failure("usage", said)
 
 
 def _sameness(place: Place) -> tuple[object, ...]:

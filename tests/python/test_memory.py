@@ -1,0 +1,253 @@
+"""`ucp.memory.Tier`: killed jobs go on from memory, with the bits and losses of one that was never stopped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import job
+import memory_work
+import ucp_checkpoint as ucp
+from memory_work import STEPS
+from writers import wait_until
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """Its losses."""
+    told = job.run(memory_work.train, 2, tmp_path_factory.mktemp("job"), root="")
+    losses: dict[str, float] = told[0]["losses"]
+    return losses
+
+
+def killed(folder: Path, step: int, seconds: float = 0, **arguments: Any) -> None:
+    """A job whose ranks are all killed, a moment after it has finished this step."""
+    folder.mkdir(exist_ok=True)
+    processes = job.start(memory_work.train, 2, folder / f"store {random.random()}", root=str(folder), **arguments)
+    until = time.monotonic() + 120
+    while not (folder / "steps" / f"{step}.pt").exists():
+        assert time.monotonic() < until
+        assert all(process.poll() is None for process in processes), processes[0].communicate()
+        time.sleep(0.002)
+    time.sleep(seconds)
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.communicate()
+
+
+def versions_in(folder: Path) -> list[str]:
+    """Their names, without what is hidden."""
+    return sorted(path.name for path in (folder / "memory" / "job").glob("step-*"))
+
+
+def test_a_killed_job_goes_on(uninterrupted: dict[str, float], tmp_path: Path) -> None:
+    """Twice; on the same ranks the losses are those of a job that was never stopped, to the bit."""
+    killed(tmp_path, 3, tier={"every": 1})
+    killed(tmp_path, 7, 0.005, tier={"every": 1})
+    (told, *_) = job.run(memory_work.train, 2, tmp_path, root=str(tmp_path), seed=99, tier={"every": 1})
+    assert told["restored"]["step"] >= 5
+    assert told["restored"]["state"] == []
+    assert told["restored"]["ranks"] == [0, 1]
+    assert told["losses"] == {step: uninterrupted[step] for step in told["losses"]}
+    assert len(told["losses"]) == STEPS - 1 - told["restored"]["step"]
+    assert told["report"]["failures"] == 0
+    assert versions_in(tmp_path) == []  # It has ended well.
+
+
+@pytest.mark.parametrize(("parallel", "ranks"), [("fsdp2", 4), ("ddp", 1)])
+def test_on_other_ranks(parallel: str, ranks: int, tmp_path: Path) -> None:
+    """More of them, or one: the same bits."""
+    killed(tmp_path, 3, 0.01, tier={"every": 2})
+    for told in job.run(
+        memory_work.train, ranks, tmp_path, root=str(tmp_path), parallel=parallel, size=ranks, seed=99, tier={}
+    ):
+        assert told["restored"]["step"] in (0, 2)
+        assert told["restored"]["state"] == []
+        assert told["restored"]["ranks"] == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_kills_at_any_moment(seed: int, tmp_path: Path) -> None:
+    """A version is complete, or none; what is restored is a step that was made."""
+    random.seed(seed)
+    killed(tmp_path, random.randint(1, 4), random.random() / 20, tier={"every": 1})
+    told = job.run(memory_work.train, 2, tmp_path, root=str(tmp_path), seed=99, tier={"every": 1})
+    assert told[0]["restored"]["state"] == []
+
+
+def a_job(folder: Path, **settings: Any) -> tuple[torch.nn.Module, torch.optim.Optimizer, ucp.memory.Tier]:
+    """Of one process."""
+    torch.manual_seed(1)
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+    tier = ucp.memory.Tier(
+        model, optimizer, **({"job": "one", "directory": folder, "no_dist": True, "every": 1} | settings)
+    )
+    return model, optimizer, tier
+
+
+def take_steps(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, tier: ucp.memory.Tier, steps: range
+) -> list[torch.Tensor]:
+    """The weights after each of them."""
+    weights = []
+    for step in steps:
+        model(torch.full((1, 64), float(step))).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        weights.append(model.weight.detach().clone())
+        tier.step(step)
+    return weights
+
+
+def wait_for_version(folder: Path, name: str) -> Path:
+    """When the one before it is removed."""
+    wait_until(lambda: [path.name for path in folder.glob("step-*")] == [name])
+    return folder / name
+
+
+def abandon(tier: ucp.memory.Tier) -> None:
+    """As a job that ends with an error."""
+    tier.__exit__(RuntimeError, RuntimeError(), None)
+
+
+def test_a_damaged_version_is_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Storage is, with a warning; without it, the job does not begin from nothing unasked."""
+    model, optimizer, tier = a_job(tmp_path / "memory", fallback=tmp_path / "storage", persist_every=2)
+    weights = take_steps(model, optimizer, tier, range(4))
+    abandon(tier)
+    file = wait_for_version(tmp_path / "memory" / "one", "step-3") / "__0_0.distcp"
+    content = bytearray(file.read_bytes())
+    place = content.find(weights[3].numpy().tobytes())
+    assert place > 0
+    content[place + 100] ^= 4
+    file.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        model, _, tier = a_job(tmp_path / "memory", fallback=tmp_path / "storage")
+    assert tier.restored is not None
+    assert Path(tier.restored.path) == tmp_path / "storage" / "step-3"
+    assert torch.equal(model.weight, weights[3])
+    assert "ucp.memory cannot read a version" in caplog.text
+    tier.close(keep=True)
+
+
+def test_nothing_but_a_damaged_version(tmp_path: Path) -> None:
+    """The job does not begin anew unasked."""
+    model, optimizer, tier = a_job(tmp_path)
+    take_steps(model, optimizer, tier, range(2))
+    abandon(tier)
+    version = wait_for_version(tmp_path / "one", "step-1")
+    (version / ".metadata").write_bytes(b"nothing")
+    with pytest.raises(ucp.Error, match=r"no version of the job can be read: `.*step-1`"):
+        a_job(tmp_path)
+
+
+def test_settings_and_extra_come_back(tmp_path: Path) -> None:
+    """Learning rates, and what the job gave."""
+    model, optimizer, tier = a_job(
+        tmp_path, extra=lambda: {"seen": [1, 2], "name": "x", "random": torch.get_rng_state()}
+    )
+    optimizer.param_groups[0]["lr"] = 0.125
+    take_steps(model, optimizer, tier, range(2))
+    state = torch.get_rng_state()
+    abandon(tier)
+    _, optimizer, tier = a_job(tmp_path)
+    assert optimizer.param_groups[0]["lr"] == 0.125
+    assert tier.restored is not None
+    assert tier.first_step == 2
+    (extra,) = tier.restored.extras
+    assert (extra["seen"], extra["name"], torch.equal(extra["random"], state)) == ([1, 2], "x", True)
+    tier.close()
+    _, _, tier = a_job(tmp_path)
+    assert tier.restored is None  # The job before had ended well.
+    tier.close()
+
+
+def test_one_version_stays(tmp_path: Path) -> None:
+    """And the memory of those before is given back."""
+    model, optimizer, tier = a_job(tmp_path)
+    take_steps(model, optimizer, tier, range(6))
+    abandon(tier)
+    wait_for_version(tmp_path / "one", "step-5")
+    model, optimizer, tier = a_job(tmp_path)
+    shutil.copytree(tmp_path / "one" / "step-5", tmp_path / "one" / "step-100")  # Finished after the job had died.
+    take_steps(model, optimizer, tier, range(6, 9))
+    abandon(tier)
+    wait_for_version(tmp_path / "one", "step-8")
+
+
+def test_the_interval_is_chosen(tmp_path: Path) -> None:
+    """From how long a version takes, after a few iterations."""
+    model, optimizer, tier = a_job(tmp_path, every="auto")
+    for step in range(8):
+        take_steps(model, optimizer, tier, range(step, step + 1))
+        time.sleep(0.05)
+    report = tier.report()
+    assert report["every"] >= 1
+    assert report["seconds_of_version"] > 0
+    assert 1 < report["versions"] <= 5
+    tier.close()
+
+
+def test_an_error_does_not_stop_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is a warning; with `strict` it is raised."""
+    for strict in (False, True):
+        model, optimizer, tier = a_job(tmp_path, strict=strict)
+        folder = tmp_path / "one"
+        folder.rename(tmp_path / "gone")
+        folder.write_text("in the way")
+        take_steps(model, optimizer, tier, range(1))
+        tier._kept.saver._savings[-1].progress.wait_for(2)
+        time.sleep(0.5)
+        if strict:
+            with pytest.raises(ucp.Error, match="step-0"):
+                take_steps(model, optimizer, tier, range(1, 2))
+        else:
+            take_steps(model, optimizer, tier, range(1, 2))
+            assert "could not save the version before" in caplog.text
+            assert tier.report()["failures"] == 1
+        folder.unlink()
+        (tmp_path / "gone").rename(folder)
+        abandon(tier)
+
+
+def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before training starts, each with what was found."""
+    for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    for settings, sentence in (
+        ({"job": None}, "a tier needs the name of its job"),
+        ({"job": "../x"}, "job is a name of letters"),
+        ({"every": 0}, "every is a number from 1"),
+        ({"persist_every": 5}, "persist_every saves to `fallback`"),
+    ):
+        with pytest.raises(ucp.Error, match=sentence):
+            a_job(tmp_path, **settings)
+    _, _, tier = a_job(tmp_path)
+    code = (
+        "import torch, ucp_checkpoint as ucp\n"
+        f"try: ucp.memory.Tier(torch.nn.Linear(2, 2), job='one', directory={str(tmp_path)!r}, no_dist=True)\n"
+        "except ucp.Error as error: print(error)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told == f"the job `one` runs already, as process {os.getpid()} on this machine; name another job\n"
+    tier.close()
+    (tmp_path / "one").chmod(0o777)
+    with pytest.raises(ucp.Error, match="one` is not a folder that this user alone may change"):
+        a_job(tmp_path)
+    (tmp_path / "one").chmod(0o700)
+    small = os.statvfs_result((4096, 4096, 1, 1, 1, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: small)
+    with pytest.raises(ucp.Error, match=r"two versions of the state have [\d,]+ bytes, and `.*` has room for 4,096"):
+        a_job(tmp_path)

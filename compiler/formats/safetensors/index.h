@@ -10,6 +10,8 @@
 
 namespace ucp::safetensors {
 
+inline constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 28;
+
 struct Index {
   std::uint64_t total_bytes = 0;                      // Of all tensors; headers are not counted.
   std::map<std::string, std::string> file_of_tensor;  // Names of files in the index's own folder.

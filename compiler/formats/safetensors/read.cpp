@@ -15,6 +15,7 @@
 #include "compiler/formats/safetensors/header.h"
 #include "compiler/formats/safetensors/index.h"
 #include "compiler/formats/safetensors/sharded.h"
+#include "compiler/formats/safetensors/torch_files.h"
 #include "compiler/formats/safetensors/training_file.h"
 #include "compiler/layout/layout.h"
 #include "compiler/support/checksum.h"
@@ -24,9 +25,11 @@
 namespace ucp::safetensors {
 namespace {
 
-constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 28;
+std::string NameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-bool IsModelFile(std::string_view path) { return path.ends_with(kSuffix) || path.ends_with(kIndexSuffix); }
+bool IsModelFile(const std::string& path) {
+  return path.ends_with(kSuffix) || path.ends_with(kIndexSuffix) || IsTorchName(NameOf(path));
+}
 
 std::string FolderAround(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -101,8 +104,11 @@ class Description {
   // `name` is a file or an index; nothing: what a folder holds.
   llvm::Expected<Checkpoint> Run(const std::optional<std::string>& name) {
     UCP_ASSIGN_OR_RETURN(const bool is_sharded, IsSharded(name));
+    UCP_ASSIGN_OR_RETURN(const std::optional<std::string> torch, TorchModelIn(name));
     if (is_sharded) {
       UCP_RETURN_IF_ERROR(ReadSharded());
+    } else if (torch) {
+      UCP_RETURN_IF_ERROR(AddTorchModel(files_, root_, *torch, checkpoint_));
     } else {
       UCP_ASSIGN_OR_RETURN(model_, name ? ReadNamed(*name) : ReadStem(kModelStem));
       if (!name) UCP_RETURN_IF_ERROR(ReadOptimizer());
@@ -127,6 +133,14 @@ class Description {
         fmt::format("`{}` also holds {} files of single ranks (first `{}`); they are not read", root_,
                     rank_files_.size(), rank_files_.front()));
     return false;
+  }
+
+  // A `.safetensors` model of the same folder comes before it, as for Hugging Face's loaders.
+  llvm::Expected<std::optional<std::string>> TorchModelIn(const std::optional<std::string>& name) {
+    if (name) return IsTorchName(*name) ? name : std::nullopt;
+    UCP_ASSIGN_OR_RETURN(const ModelFiles found, FindFiles(files_, root_, kModelStem));
+    if (found.single || found.index) return std::nullopt;
+    return FindTorchModel(files_, root_);
   }
 
   llvm::Error ReadSharded() {
@@ -332,16 +346,21 @@ llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folde
   UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files, folder, kModelStem));
   if (found.single || found.index) return true;
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> rank_files, ShardFiles(files, folder));
-  return !rank_files.empty();
+  if (!rank_files.empty()) return true;
+  llvm::Expected<std::optional<std::string>> torch = FindTorchModel(files, folder);
+  if (torch) return torch->has_value();
+  llvm::consumeError(torch.takeError());  // Of two models one is to be named.
+  return true;
 }
 
 llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path) {
   if (!IsModelFile(path)) return std::nullopt;
   const std::string around = FolderAround(path);
-  if (IsRankFile(std::filesystem::path(path).filename().string())) return around;
+  if (IsRankFile(NameOf(path))) return around;
+  if (IsTorchName(NameOf(path))) return path;
   UCP_ASSIGN_OR_RETURN(ModelFiles found, FindFiles(files, around, kModelStem));
   if (found.single == found.index) return path;
-  UCP_ASSIGN_OR_RETURN(bool belongs, BelongsToModel(files, around, std::filesystem::path(path).filename().string()));
+  UCP_ASSIGN_OR_RETURN(bool belongs, BelongsToModel(files, around, NameOf(path)));
   return belongs ? around : path;
 }
 
@@ -349,7 +368,7 @@ llvm::Expected<Checkpoint> DescribeModel(ReadableFileSystem& files, const std::s
                                          std::span<const FormatStateReader> readers) {
   UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(path));
   if (kind == PathKind::kDirectory) return Description(files, path, readers).Run(std::nullopt);
-  return Description(files, FolderAround(path), readers).Run(std::filesystem::path(path).filename().string());
+  return Description(files, FolderAround(path), readers).Run(NameOf(path));
 }
 
 }  // namespace ucp::safetensors

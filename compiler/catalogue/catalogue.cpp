@@ -41,11 +41,16 @@ std::vector<std::string> CatalogueNames() {
   return names;
 }
 
+std::string SpecOfCatalogue(const std::string& name) { return (CatalogueFolder() / (name + ".ucp")).string(); }
+
 llvm::Expected<std::string> FindSpec(const std::string& file_or_name) {
   std::error_code error;
-  if (fs::exists(file_or_name, error)) return file_or_name;
-  fs::path in_catalogue = CatalogueFolder() / (file_or_name + ".ucp");
-  if (file_or_name.find('/') == std::string::npos && fs::exists(in_catalogue, error)) return in_catalogue.string();
+  const bool is_there = fs::exists(file_or_name, error);
+  // A folder of the name may be the model that the spec is of.
+  if (is_there && !fs::is_directory(file_or_name, error)) return file_or_name;
+  const std::string in_catalogue = SpecOfCatalogue(file_or_name);
+  if (file_or_name.find('/') == std::string::npos && fs::exists(in_catalogue, error)) return in_catalogue;
+  if (is_there) return file_or_name;
   std::vector<std::string> names = CatalogueNames();
   std::string known = names.empty() ? "" : fmt::format("; the catalogue has {}", fmt::join(names, ", "));
   std::optional<std::string> nearest = NearestWord(file_or_name, names);

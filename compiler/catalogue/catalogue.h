@@ -11,8 +11,11 @@ namespace ucp {
 // Names without `.ucp`, sorted. It is empty if the folder is not where an installation or a build has it.
 std::vector<std::string> CatalogueNames();
 
-// Returns the value of `--spec`: a file as it is, or a name of the catalogue. Fails (kIo: a file is missing) with the
-// nearest name.
+// Returns the path of one of them.
+std::string SpecOfCatalogue(const std::string& name);
+
+// Returns the path that a value of `--spec` means: a file as it is, or a name of the catalogue. Fails (kIo: a file is
+// missing) with the nearest name.
 llvm::Expected<std::string> FindSpec(const std::string& file_or_name);
 
 }  // namespace ucp

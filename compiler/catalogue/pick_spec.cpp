@@ -78,7 +78,7 @@ struct Rejected {
 
 llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory, const SourceNames& names,
                             const Settings& set, std::int64_t cut_over) {
-  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(name));
+  const std::string path = SpecOfCatalogue(name);
   UCP_ASSIGN_OR_RETURN(OpenedSpec session, OpenSpec(path));
   if (!session->checked) return Attempt{std::nullopt, FirstError(session->sink)};
   std::unordered_set<std::string> printed = SkeletonsOf(*session->checked);

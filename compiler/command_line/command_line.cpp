@@ -173,7 +173,7 @@ void AddDropStateOption(CLI::App& command, SourceTexts& options) {
 void AddTargetOptions(CLI::App& command, TargetSettings& options) {
   command
       .add_option("--tag", options.tag,
-                  "The target's tag, which is also the name of its folder (default: the source's)")
+                  "The target's tag, which is also the name of its folder (default: the source's, else global_step0)")
       ->check(FolderName())
       ->type_name("NAME");
   command

@@ -17,6 +17,8 @@
 namespace ucp {
 namespace {
 
+constexpr const char* kFirstTag = "global_step0";
+
 const Format& FormatOf(const Strategy& strategy) {
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
@@ -58,7 +60,7 @@ llvm::Expected<Sides> FormatTarget::Meet(BoundSource source) {
   UCP_RETURN_IF_ERROR(CheckHasOptimizer(training, format_, strategy_));
   UCP_ASSIGN_OR_RETURN(job_config_, JobConfigOf(files_, request_));
   if (job_config_) UCP_RETURN_IF_ERROR(format_.CheckJobConfig(*job_config_));
-  if (!request_.settings.tag.empty()) training.tag = request_.settings.tag;
+  ChooseTag(training);
   training = KnownTraining(std::move(training), request_.settings.keep_opaque, left_out_);
   if (format_.TakesPlainNames(strategy_)) TakePlainNames(source, remarks_);
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
@@ -70,6 +72,15 @@ llvm::Expected<Sides> FormatTarget::Meet(BoundSource source) {
     TakeOutUnknown(companions_, request_.settings.keep_opaque, left_out_, remarks_);
   }
   return Sides{std::move(source), std::move(layout), std::move(tensors)};
+}
+
+// A model alone has none, and the folders of some targets are named by it.
+void FormatTarget::ChooseTag(TrainingState& training) {
+  if (!request_.settings.tag.empty()) training.tag = request_.settings.tag;
+  if (!training.tag.empty() || !format_.has_roots()) return;
+  training.tag = kFirstTag;
+  remarks_.push_back(fmt::format("the source has no tag; the target's is `{}`, and {} names another", kFirstTag,
+                                 OptionName(UserOption::kTag)));
 }
 
 llvm::Expected<TargetFiles> FormatTarget::LayOut(const Sides& sides) {

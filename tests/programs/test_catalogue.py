@@ -112,6 +112,18 @@ class PickedSpecs(ProgramTest):
         self.assertFalse(self.out.exists())
         self.assertLess(len(result.stderr), 650)
 
+    def test_a_folder_of_the_same_name(self) -> None:
+        """A model's folder may be called as the spec of its family is: the name means the spec."""
+        (self.folder / "llama").mkdir()
+        command = [str(PROGRAMS / "ucpc"), "check", "llama"]
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        result = subprocess.run(
+            [str(PROGRAMS / "ucpc"), "check", "megatron"], cwd=self.folder, capture_output=True, text=True, timeout=60,
+            check=False,
+        )  # fmt: skip
+        self.assertIn("there is no spec `megatron`", result.stderr)
+
     def test_none_that_fits(self) -> None:
         """The first reasons of those that come nearest, and no diagnostics of specs."""
         misspelt = self.llama().replace("self_attention.dense", "self_attn.dense")

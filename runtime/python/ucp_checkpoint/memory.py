@@ -11,13 +11,10 @@ import json
 import logging
 import math
 import os
-import re
 import shutil
 import stat
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,14 +26,12 @@ from ucp_checkpoint._failure import failure
 from ucp_checkpoint._into import load_into
 from ucp_checkpoint._save import Saver
 from ucp_checkpoint._source import source_from
+from ucp_checkpoint._versions import Versions, bytes_in, folder_of, versions_in
 
 if TYPE_CHECKING:
     import torch
 
-    from ucp_checkpoint._saving import Saving
-
 _ENTRY = "ucp_memory"  # Of a version, beside model and optimizer.
-_VERSION = re.compile(r"step-(\d{1,18})")
 _CALLS_BEFORE_CHOICE = 5  # Of step(), before every="auto" chooses.
 _log = logging.getLogger("ucp_checkpoint")
 T = TypeVar("T")
@@ -91,7 +86,7 @@ class Tier:
             raise failure("usage", "persist_every saves to `fallback`, which is not given")
         self._fallback = None if fallback is None else Path(os.path.abspath(os.fsdecode(fallback)))
         self._ranks = _Ranks(group, no_dist)
-        self._folder = _folder_of(job, directory)
+        self._folder = folder_of(job, directory)
         self._is_default = directory is None
         self._lock: int | None = None
         self._calls = self._failures = 0
@@ -102,9 +97,9 @@ class Tier:
             self.restored = self._restore(model, optimizer)
             how: dict[str, Any] = {"group": group, "no_dist": no_dist, "timeout": timeout, "threads": threads}
             how["extra"] = self._entries(0)
-            self._kept = _Versions(Saver(model, optimizer, keep=1, **how))
+            self._kept = Versions(Saver(model, optimizer, keep=1, **how))
             self._ranks.first_does(self._check_room)
-            self._stored = None if self._persist_every is None else _Versions(Saver(model, optimizer, **how))
+            self._stored = None if self._persist_every is None else Versions(Saver(model, optimizer, **how))
         except BaseException:
             self._release()
             raise
@@ -145,7 +140,7 @@ class Tier:
                 self._stored.saver.close()
         finally:
             if not keep and self._ranks.rank == 0:
-                for version in _versions_in(self._folder):
+                for version in versions_in(self._folder):
                     shutil.rmtree(version, ignore_errors=True)
             self._release()
 
@@ -160,7 +155,7 @@ class Tier:
                 versions.saver.__exit__(kind, error, trace)
         return self._release()
 
-    def _attempt(self, versions: _Versions, path: Path, step: int) -> None:
+    def _attempt(self, versions: Versions, path: Path, step: int) -> None:
         """Begins to save. Training does not stop for an error of the save before, unless it shall."""
         try:
             versions.begin(path, self._entries(step))
@@ -184,7 +179,7 @@ class Tier:
         """Removes versions of earlier starts of the job, when there is one of this start. On rank 0."""
         if self._ranks.rank != 0 or not self._has_earlier:
             return
-        found = _versions_in(self._folder)
+        found = versions_in(self._folder)
         if any(version in self._kept.paths for version in found):
             for version in found:
                 if version not in self._kept.paths:
@@ -241,7 +236,7 @@ class Tier:
         """Two versions are there for a moment. On rank 0."""
         wanted = 2 * int(self._kept.saver.plan["bytes_to_write"])
         space = os.statvfs(self._folder)
-        free = space.f_bavail * space.f_frsize + sum(_bytes_in(version) for version in _versions_in(self._folder))
+        free = space.f_bavail * space.f_frsize + sum(bytes_in(version) for version in versions_in(self._folder))
         if wanted > free:
             raise failure(
                 "memory",
@@ -271,7 +266,7 @@ class Tier:
 
     def _keep_alone(self, path: str) -> None:
         """Versions that are newer cannot be read, and the job comes to their steps again."""
-        for version in _versions_in(self._folder):
+        for version in versions_in(self._folder):
             if str(version) != path:
                 shutil.rmtree(version, ignore_errors=True)
 
@@ -280,7 +275,7 @@ class Tier:
         found: list[str] = []
         if self._ranks.rank == 0:
             for folder in (self._folder, self._fallback):
-                found += [str(version) for version in _versions_in(folder)]
+                found += [str(version) for version in versions_in(folder)]
         told: list[str] = json.loads(self._ranks.all_gather(json.dumps(found).encode())[0])
         return told
 
@@ -288,37 +283,6 @@ class Tier:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-
-class _Versions:
-    """The saves of one Saver, one after the other."""
-
-    def __init__(self, saver: Saver) -> None:
-        self.saver = saver
-        self.begun = 0
-        self.paths: deque[Path] = deque(maxlen=4)  # Older ones are removed.
-        self.began = 0.0  # The last one, on the clock of time.monotonic().
-        self._saving: Saving | None = None
-
-    def begin(self, path: Path, entries: dict[str, Any]) -> None:
-        """Raises the error of the save before, if nobody has seen it; this one has begun all the same."""
-        self.begun += 1
-        self.paths.append(path)
-        self.began = time.monotonic()
-        try:
-            self._saving = self.saver.save(path, extra=entries, force=True)
-        except _ucp.Error:
-            self._saving = None
-            raise
-
-    def seconds(self) -> float:
-        """How long the last one took to be written; 0 if it failed."""
-        if self._saving is None:
-            return 0.0
-        try:
-            return float(self._saving.result()["seconds"])
-        except _ucp.Error:
-            return 0.0
 
 
 class _Ranks:
@@ -368,33 +332,6 @@ class _Ranks:
         code, said = json.loads(self.all_gather(json.dumps(problem).encode())[0])
         if code:
             raise failure(code, said)
-
-
-def _folder_of(job: str | None, directory: str | os.PathLike[str] | None) -> Path:
-    name = job or os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("SLURM_JOB_ID")
-    if name is None:
-        raise failure("usage", "a tier needs the name of its job, by which a restart finds it: job=")
-    if re.fullmatch(r"[\w.-]{1,100}", _arguments.text("job", name)) is None or name.startswith("."):
-        raise failure("usage", f"job is a name of letters, digits, `_`, `-` and dots, not {_arguments.shown(name)}")
-    root = Path(f"/dev/shm/ucp-{os.geteuid()}") if directory is None else Path(os.path.abspath(os.fsdecode(directory)))
-    return root / name
-
-
-def _versions_in(folder: Path | None) -> list[Path]:
-    """The newest first. One that is being written has another name."""
-    if folder is None or not folder.is_dir():
-        return []
-    found = [(int(match[1]), place) for place in folder.iterdir() if (match := _VERSION.fullmatch(place.name))]
-    return [place for _, place in sorted(found, reverse=True)]
-
-
-def _bytes_in(folder: Path) -> int:
-    total = 0
-    for above, _, files in os.walk(folder):
-        for name in files:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(above, name)).st_size
-    return total
 
 
 def _settings_of(group: Mapping[str, Any]) -> dict[str, Any]:

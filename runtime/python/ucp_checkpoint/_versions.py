@@ -1,0 +1,78 @@
+"""The versions of `ucp.memory.Tier`: the folder that they are in, and the saves that make them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ucp_checkpoint import _arguments, _ucp
+from ucp_checkpoint._failure import failure
+
+if TYPE_CHECKING:
+    from ucp_checkpoint._save import Saver
+    from ucp_checkpoint._saving import Saving
+
+_VERSION = re.compile(r"step-(\d{1,18})")
+
+
+class Versions:
+    """The saves of one Saver, one after the other."""
+
+    def __init__(self, saver: Saver) -> None:
+        self.saver = saver
+        self.begun = 0
+        self.paths: deque[Path] = deque(maxlen=4)  # Older ones are removed.
+        self.began = 0.0  # The last one, on the clock of time.monotonic().
+        self._saving: Saving | None = None
+
+    def begin(self, path: Path, entries: dict[str, Any]) -> None:
+        """Raises the error of the save before, if nobody has seen it; this one has begun all the same."""
+        self.begun += 1
+        self.paths.append(path)
+        self.began = time.monotonic()
+        try:
+            self._saving = self.saver.save(path, extra=entries, force=True)
+        except _ucp.Error:
+            self._saving = None
+            raise
+
+    def seconds(self) -> float:
+        """How long the last one took to be written; 0 if it failed."""
+        if self._saving is None:
+            return 0.0
+        try:
+            return float(self._saving.result()["seconds"])
+        except _ucp.Error:
+            return 0.0
+
+
+def folder_of(job: str | None, directory: str | os.PathLike[str] | None) -> Path:
+    name = job or os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("SLURM_JOB_ID")
+    if name is None:
+        raise failure("usage", "a tier needs the name of its job, by which a restart finds it: job=")
+    if re.fullmatch(r"[\w.-]{1,100}", _arguments.text("job", name)) is None or name.startswith("."):
+        raise failure("usage", f"job is a name of letters, digits, `_`, `-` and dots, not {_arguments.shown(name)}")
+    root = Path(f"/dev/shm/ucp-{os.geteuid()}") if directory is None else Path(os.path.abspath(os.fsdecode(directory)))
+    return root / name
+
+
+def versions_in(folder: Path | None) -> list[Path]:
+    """The newest first. One that is being written has another name."""
+    if folder is None or not folder.is_dir():
+        return []
+    found = [(int(match[1]), place) for place in folder.iterdir() if (match := _VERSION.fullmatch(place.name))]
+    return [place for _, place in sorted(found, reverse=True)]
+
+
+def bytes_in(folder: Path) -> int:
+    total = 0
+    for above, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(above, name)).st_size
+    return total

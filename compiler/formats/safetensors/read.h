@@ -1,4 +1,4 @@
-// Describes a folder of `.safetensors` files, or one file, from headers.
+// Describes a folder of `.safetensors` files or of `pytorch_model.bin`, or one file, from headers.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -15,8 +15,8 @@ namespace ucp::safetensors {
 // Returns whether a folder holds a model, or two of which one is to be named.
 llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folder);
 
-// Returns, for a `.safetensors` file or index, its folder if it belongs to the only model there, else itself. Returns
-// nothing for other files.
+// Returns, for a `.safetensors` file or index, its folder if it belongs to the only model there, else itself; for a
+// file or index of IsTorchName() (torch_files.h) itself. Returns nothing for other files.
 llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path);
 
 // Describes a folder for which IsModel() is true, or the result of ModelMeantBy(). `readers` are those of all families

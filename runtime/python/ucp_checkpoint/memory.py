@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ucp_checkpoint import _arguments, _ucp
+from ucp_checkpoint._agree import agree
 from ucp_checkpoint._arrays import need_torch
 from ucp_checkpoint._failure import failure
 from ucp_checkpoint._into import load_into
@@ -30,6 +31,8 @@ from ucp_checkpoint._versions import Versions, bytes_in, folder_of, versions_in
 
 if TYPE_CHECKING:
     import torch
+
+    from ucp_checkpoint._ranks import Group
 
 _ENTRY = "ucp_memory"  # Of a version, beside model and optimizer.
 _CALLS_BEFORE_CHOICE = 5  # Of step(), before every="auto" chooses.
@@ -192,14 +195,16 @@ class Tier:
             mine["extra"] = dict(_arguments.mapping("what `extra` returns", self._extra()))
         return {_ENTRY: {"step": step, "ranks": self._ranks.size, f"rank_{self._ranks.rank}": mine}}
 
-    def _entry_of(self, path: str, optimizer: torch.optim.Optimizer | None) -> Restored:
+    def _entry_of(self, path: str) -> Restored:
         """The values of a version, read as data. Gives the groups of the optimizer their settings."""
         from ucp_checkpoint._served import serve
 
         entry = serve(_ucp.describe(source_from(path), 1), "plain").nested.get(_ENTRY)
         if not isinstance(entry, dict) or not isinstance(entry.get("step"), int):
             raise failure("data", f"`{path}` is not a version of ucp.memory: it has no step in `{_ENTRY}`")
-        of_ranks = [entry.get(f"rank_{rank}", {}) for rank in range(entry.get("ranks", 0))]
+        of_ranks = [entry[f"rank_{rank}"] for rank in range(len(entry)) if isinstance(entry.get(f"rank_{rank}"), dict)]
+        if len(of_ranks) != entry.get("ranks"):
+            raise failure("data", f"`{path}` has entries of {len(of_ranks)} ranks, and says {entry.get('ranks')!r}")
         mine = self._ranks.rank if len(of_ranks) == self._ranks.size else 0
         groups = of_ranks[mine].get("groups", []) if of_ranks else []
         if len(groups) == len(self._groups):
@@ -251,7 +256,7 @@ class Tier:
             try:
                 how: dict[str, Any] = {"strict": False, "trust_ties": True, "verify": True, "group": self._ranks.of_job}
                 load_into(model, path, optimizer=optimizer, **how)
-                restored = self._ranks.all_do(partial(self._entry_of, path, optimizer))
+                restored = self._ranks.all_do(partial(self._entry_of, path))
             except _ucp.Error as error:
                 problems.append(f"`{path}`: {error}")
                 continue
@@ -298,40 +303,32 @@ class _Ranks:
         self.size = 1 if self.of_job is None else dist.get_world_size(self.of_job)
 
     def all_gather(self, mine: bytes) -> list[bytes]:
-        if self.of_job is None:
-            return [mine]
-        from ucp_checkpoint._ranks import Group
-
-        with Group(self.of_job, "ucp.memory.Tier") as group:
-            return group.all_gather(mine)
+        group = self._group()
+        return [mine] if group is None else group.all_gather(mine)
 
     def all_do(self, work: Callable[[], T]) -> T:
         """An error of one is raised on all."""
         made: list[T] = []
-        problem = ["", ""]
+        problem: Exception | None = None
         try:
             made.append(work())
         except _ucp.Error as error:
-            problem = [error.code, str(error)]
-        for said in self.all_gather(json.dumps(problem).encode()):
-            code, sentence = json.loads(said)
-            if code:
-                raise failure(code, sentence)
+            problem = error
+        except OSError as error:
+            problem = failure("io", f"`{error.filename}`: {(error.strerror or str(error)).lower()}")
+        agree(self._group(), problem)
         return made[0]
 
     def first_does(self, work: Callable[[], None]) -> None:
         """On rank 0; its error is raised on all."""
-        problem = ["", ""]
-        if self.rank == 0:
-            try:
-                work()
-            except _ucp.Error as error:
-                problem = [error.code, str(error)]
-            except OSError as error:
-                problem = ["io", f"`{error.filename}`: {(error.strerror or str(error)).lower()}"]
-        code, said = json.loads(self.all_gather(json.dumps(problem).encode())[0])
-        if code:
-            raise failure(code, said)
+        self.all_do(work if self.rank == 0 else lambda: None)
+
+    def _group(self) -> Group | None:
+        if self.of_job is None:
+            return None
+        from ucp_checkpoint._ranks import Group
+
+        return Group(self.of_job, "ucp.memory.Tier")
 
 
 def _settings_of(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,6 +91,19 @@ int ReleasePinned(int device, void* memory) {
   return Done(cudaFreeHost(memory), "cudaFreeHost");
 }
 
+int Pin(int device, void* memory, std::uint64_t bytes) {
+  if (int code = Choose(device); code != 0) return code;
+  const cudaError_t code = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
+  if (code != cudaErrorHostMemoryAlreadyRegistered) return Done(code, "cudaHostRegister", bytes);
+  (void)cudaGetLastError();
+  return 0;
+}
+
+int Unpin(int device, void* memory) {
+  if (int code = Choose(device); code != 0) return code;
+  return Done(cudaHostUnregister(memory), "cudaHostUnregister");
+}
+
 int MakeStream(int device, UcpStream** stream) {
   if (int code = Choose(device); code != 0) return code;
   cudaStream_t made = nullptr;
@@ -167,6 +180,11 @@ int Move(UcpStream* stream, const UcpMove* moves, std::uint32_t count, const voi
   return Done(ucp::LaunchMoves(stream->stream, moves, count, buffer), "the kernel of moves");
 }
 
+int Gather(UcpStream* stream, const UcpGather* gathers, std::uint32_t count, void* buffer) {
+  if (int code = Choose(stream->device); code != 0) return code;
+  return Done(ucp::LaunchGathers(stream->stream, gathers, count, buffer), "the kernel of gathers");
+}
+
 constexpr UcpDeviceCalls kCalls = {.version = kUcpDeviceCallsVersion,
                                    .kind = "cuda",
                                    .last_error = LastError,
@@ -176,6 +194,8 @@ constexpr UcpDeviceCalls kCalls = {.version = kUcpDeviceCallsVersion,
                                    .release = Release,
                                    .allocate_pinned = AllocatePinned,
                                    .release_pinned = ReleasePinned,
+                                   .pin = Pin,
+                                   .unpin = Unpin,
                                    .make_stream = MakeStream,
                                    .end_stream = EndStream,
                                    .make_event = MakeEvent,
@@ -186,7 +206,8 @@ constexpr UcpDeviceCalls kCalls = {.version = kUcpDeviceCallsVersion,
                                    .copy_in = CopyIn,
                                    .copy_out = CopyOut,
                                    .fill = Fill,
-                                   .move = Move};
+                                   .move = Move,
+                                   .gather = Gather};
 
 }  // namespace
 

@@ -37,6 +37,13 @@ llvm::Expected<PinnedMemory> PinnedMemory::Make(const Device& device, std::uint6
   return made;
 }
 
+llvm::Expected<Pin> Pin::Make(const Device& device, std::span<std::byte> memory) {
+  UCP_RETURN_IF_ERROR(device.Check(device.calls().pin(device.index(), memory.data(), memory.size())));
+  Pin made;
+  made.memory_ = {memory.data(), {&device}};
+  return made;
+}
+
 llvm::Expected<DeviceEvent> DeviceEvent::Make(const Device& device) {
   UcpEvent* event = nullptr;
   UCP_RETURN_IF_ERROR(device.Check(device.calls().make_event(device.index(), &event)));
@@ -80,6 +87,11 @@ llvm::Error DeviceStream::Fill(std::span<std::byte> memory, std::byte value) {
 
 llvm::Error DeviceStream::Move(const std::byte* moves, std::uint32_t count, const std::byte* buffer) {
   return device().Check(device().calls().move(stream_.get(), reinterpret_cast<const UcpMove*>(moves), count, buffer));
+}
+
+llvm::Error DeviceStream::Gather(const std::byte* gathers, std::uint32_t count, std::byte* buffer) {
+  return device().Check(
+      device().calls().gather(stream_.get(), reinterpret_cast<const UcpGather*>(gathers), count, buffer));
 }
 
 llvm::Error DeviceStream::Record(const DeviceEvent& event) {

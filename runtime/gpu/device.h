@@ -72,6 +72,19 @@ class PinnedMemory {
   std::uint64_t bytes_ = 0;
 };
 
+// Memory of the host that is pinned as long as this is there. Its owner gives it back later than that.
+class Pin {
+ public:
+  static llvm::Expected<Pin> Make(const Device& device, std::span<std::byte> memory);
+
+ private:
+  struct Release {
+    const Device* device;
+    void operator()(std::byte* memory) const { (void)device->calls().unpin(device->index(), memory); }
+  };
+  std::unique_ptr<std::byte, Release> memory_;
+};
+
 class DeviceEvent {
  public:
   static llvm::Expected<DeviceEvent> Make(const Device& device);
@@ -103,6 +116,8 @@ class DeviceStream {
   // Does all moves at once: the moves lie in the device's memory, `count` of them, and so does the buffer that they are
   // out of.
   [[nodiscard]] llvm::Error Move(const std::byte* moves, std::uint32_t count, const std::byte* buffer);
+  // Does all gathers at once: they lie in the device's memory, `count` of them, and so does the buffer that they fill.
+  [[nodiscard]] llvm::Error Gather(const std::byte* gathers, std::uint32_t count, std::byte* buffer);
 
   // The event passes when all is done that the stream was given so far.
   [[nodiscard]] llvm::Error Record(const DeviceEvent& event);

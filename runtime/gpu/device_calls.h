@@ -15,7 +15,7 @@ extern "C" {
 
 // NOLINTBEGIN(modernize-redundant-void-arg, modernize-use-using): this is C.
 
-enum { kUcpDeviceCallsVersion = 1 };
+enum { kUcpDeviceCallsVersion = 2 };
 
 // The type in which a number is stored. kUcpBytes is anything that is moved as it is.
 enum UcpNumber { kUcpBytes = 0, kUcpFloat64, kUcpFloat32, kUcpBFloat16, kUcpFloat16 };
@@ -29,6 +29,17 @@ struct UcpMove {
   uint16_t from_number;
   uint16_t to_number;
 };
+
+// Rows of bytes in the device's memory, of one length and at equal distances. They go to a buffer, one behind the
+// other.
+struct UcpGather {
+  uint64_t from;   // The address of the first.
+  int64_t stride;  // From the beginning of a row to that of the next, in bytes.
+  uint64_t to;     // So many bytes behind the buffer's beginning.
+  uint32_t row_bytes;
+  uint32_t rows;  // Together at most kUcpMostGathered bytes.
+};
+enum { kUcpMostGathered = 1 << 30 };
 
 struct UcpDeviceFacts {
   char model[256];
@@ -53,6 +64,10 @@ struct UcpDeviceCalls {
   int (*allocate_pinned)(int device, uint64_t bytes, void** memory);
   int (*release_pinned)(int device, void* memory);
 
+  // Makes memory that the host has already pinned, for all devices; memory that is pinned stays so.
+  int (*pin)(int device, void* memory, uint64_t bytes);
+  int (*unpin)(int device, void* memory);
+
   int (*make_stream)(int device, struct UcpStream** stream);
   int (*end_stream)(struct UcpStream* stream);  // When it has done everything.
   int (*make_event)(int device, struct UcpEvent** event);
@@ -69,6 +84,8 @@ struct UcpDeviceCalls {
   int (*fill)(struct UcpStream* stream, void* to, int byte, uint64_t bytes);
   // Does all of `moves`, which lie in the device's memory as `buffer` does, at once and in no order.
   int (*move)(struct UcpStream* stream, const struct UcpMove* moves, uint32_t count, const void* buffer);
+  // The other way: does all of `gathers`, which lie in the device's memory as `buffer` does, at once and in no order.
+  int (*gather)(struct UcpStream* stream, const struct UcpGather* gathers, uint32_t count, void* buffer);
 };
 
 // The plugin's one symbol. The rest lives as long as the process.

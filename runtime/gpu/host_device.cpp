@@ -7,69 +7,23 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
-#include <thread>
 
+#include "runtime/gpu/host_device_blocks.h"
+#include "runtime/gpu/host_device_stream.h"
 #include "runtime/gpu/move.h"
 
+using Blocks = ucp::HostDeviceBlocks;
 using ucp::HostDeviceCounts;
 using ucp::HostDeviceOptions;
-
-// When what was recorded last has been done.
-struct UcpEvent {
-  struct State {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::uint64_t recorded = 0;
-    std::uint64_t passed = 0;
-    bool has_failed = false;
-  };
-  std::shared_ptr<State> state = std::make_shared<State>();
-};
-
-struct UcpStream {
-  explicit UcpStream(int of_device) : device(of_device), thread([this] { Run(); }) {}
-  ~UcpStream() {
-    {
-      std::lock_guard lock(mutex);
-      ends = true;
-    }
-    changed.notify_one();
-    thread.join();
-  }
-
-  void Give(std::function<void()> task) {
-    {
-      std::lock_guard lock(mutex);
-      tasks.push_back(std::move(task));
-    }
-    changed.notify_one();
-  }
-
-  void Run();
-
-  const int device;
-  bool has_failed = false;  // Of its own thread.
-  std::mutex mutex;         // Protects what follows.
-  std::condition_variable changed;
-  std::deque<std::function<void()>> tasks;
-  bool ends = false;
-  std::thread thread;
-};
 
 namespace {
 
 constexpr std::uintptr_t kDeviceBit = std::uintptr_t{1} << 62;
-
-using Blocks = std::map<std::uintptr_t, std::uint64_t>;  // Addresses as they are given out, and bytes.
 
 struct Memory {
   std::mutex mutex;
@@ -91,22 +45,15 @@ int Fail(std::string text) {
 // Whether it is this call's turn to fail.
 int Enter(const char* call) { return ++calls == options.fail_at ? Fail(fmt::format("{}: told to fail", call)) : 0; }
 
-bool Holds(const Blocks& blocks, std::uintptr_t begin, std::uint64_t bytes) {
-  auto after = blocks.upper_bound(begin);
-  if (after == blocks.begin()) return false;
-  --after;
-  return begin + bytes <= after->first + after->second;
-}
-
 bool IsOfDevice(int device, std::uintptr_t begin, std::uint64_t bytes) {
   if (!options.checks_addresses) return true;
   std::lock_guard lock(memory.mutex);
-  return Holds(memory.of_devices[device], begin, bytes);
+  return memory.of_devices[device].Hold(begin, bytes);
 }
 
 bool IsPinned(const void* begin, std::uint64_t bytes) {
   std::lock_guard lock(memory.mutex);
-  return Holds(memory.pinned, reinterpret_cast<std::uintptr_t>(begin), bytes);
+  return memory.pinned.Hold(reinterpret_cast<std::uintptr_t>(begin), bytes);
 }
 
 // NOLINTNEXTLINE(performance-no-int-to-ptr)
@@ -123,12 +70,6 @@ int CheckPinned(const char* call, const void* address, std::uint64_t bytes) {
   return Fail(fmt::format("{}: {} bytes at {} are not pinned", call, bytes, address));
 }
 
-std::uint64_t SumOf(const Blocks& blocks) {
-  std::uint64_t sum = 0;
-  for (const auto& [begin, bytes] : blocks) sum += bytes;
-  return sum;
-}
-
 const char* LastError() { return error.c_str(); }
 
 int Count(int* devices) {
@@ -142,7 +83,7 @@ int Describe(int device, UcpDeviceFacts* facts) {
   std::lock_guard lock(memory.mutex);
   std::strncpy(facts->model, "host stand-in", sizeof facts->model - 1);
   facts->memory_bytes = options.memory_bytes;
-  facts->free_bytes = options.memory_bytes - SumOf(memory.of_devices[device]);
+  facts->free_bytes = options.memory_bytes - memory.of_devices[device].bytes();
   return 0;
 }
 
@@ -151,15 +92,15 @@ int AllocateIn(Blocks& blocks, std::uint64_t bytes, std::uintptr_t mark, std::at
   auto* block = new std::byte[std::max<std::uint64_t>(bytes, 1)];
   std::memset(block, 0xCD, bytes);  // Memory that nobody fills must not look right.
   const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(block) | mark;
-  blocks[address] = bytes;
-  most = std::max<std::uint64_t>(most, SumOf(blocks));
+  blocks.Add(address, bytes);
+  most = std::max<std::uint64_t>(most, blocks.bytes());
   ++not_given_back;
   *made = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
   return 0;
 }
 
 int ReleaseFrom(Blocks& blocks, void* address) {
-  if (blocks.erase(reinterpret_cast<std::uintptr_t>(address)) == 0) return Fail("release: nothing was allocated there");
+  if (!blocks.Remove(reinterpret_cast<std::uintptr_t>(address))) return Fail("release: nothing was allocated there");
   delete[] HostAddress(address);
   --not_given_back;
   return 0;
@@ -169,7 +110,8 @@ int Allocate(int device, std::uint64_t bytes, void** made) {
   if (int code = Enter("allocate"); code != 0) return code;
   std::lock_guard lock(memory.mutex);
   Blocks& blocks = memory.of_devices[device];
-  if (SumOf(blocks) + bytes > options.memory_bytes) return Fail(fmt::format("allocate {} bytes: out of memory", bytes));
+  if (blocks.bytes() + bytes > options.memory_bytes)
+    return Fail(fmt::format("allocate {} bytes: out of memory", bytes));
   return AllocateIn(blocks, bytes, options.checks_addresses ? kDeviceBit : 0, most_memory, made);
 }
 
@@ -189,9 +131,26 @@ int ReleasePinned(int, void* address) {
   return ReleaseFrom(memory.pinned, address);
 }
 
+int Pin(int, void* address, std::uint64_t bytes) {
+  if (int code = Enter("pin"); code != 0) return code;
+  std::lock_guard lock(memory.mutex);
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (memory.pinned.Hold(begin, bytes)) return 0;
+  memory.pinned.Add(begin, bytes);
+  ++not_given_back;
+  return 0;
+}
+
+int Unpin(int, void* address) {
+  std::lock_guard lock(memory.mutex);
+  if (!memory.pinned.Remove(reinterpret_cast<std::uintptr_t>(address))) return Fail("unpin: nothing was pinned there");
+  --not_given_back;
+  return 0;
+}
+
 int MakeStream(int device, UcpStream** stream) {
   if (int code = Enter("make_stream"); code != 0) return code;
-  *stream = new UcpStream(device);
+  *stream = new UcpStream(device, options.delay);
   ++not_given_back;
   return 0;
 }
@@ -312,6 +271,34 @@ int Move(UcpStream* stream, const UcpMove* moves, std::uint32_t count, const voi
   return 0;
 }
 
+bool MayGather(int device, const UcpGather& gather, std::uintptr_t buffer) {
+  if (gather.rows == 0 || gather.row_bytes == 0) return true;
+  const std::uint64_t last = gather.from + static_cast<std::uint64_t>(gather.stride) * (gather.rows - 1);
+  return std::uint64_t{gather.rows} * gather.row_bytes <= kUcpMostGathered &&
+         IsOfDevice(device, gather.from, gather.row_bytes) && IsOfDevice(device, last, gather.row_bytes) &&
+         IsOfDevice(device, buffer + gather.to, std::uint64_t{gather.rows} * gather.row_bytes);
+}
+
+int Gather(UcpStream* stream, const UcpGather* gathers, std::uint32_t count, void* buffer) {
+  if (int code = Enter("gather"); code != 0) return code;
+  if (int code = CheckDevice("gather", stream->device, gathers, count * sizeof(UcpGather)); code != 0) return code;
+  ++launches;
+  stream->Give([=] {
+    const auto* list = reinterpret_cast<const UcpGather*>(HostAddress(gathers));
+    for (std::uint32_t i = 0; i < count; ++i) {
+      UcpGather gather = list[i];
+      if (!MayGather(stream->device, gather, reinterpret_cast<std::uintptr_t>(buffer))) {
+        stream->has_failed = true;
+        return;
+      }
+      gather.from &= ~kDeviceBit;
+      constexpr std::uint32_t kLanes = 3;
+      for (std::uint32_t lane = 0; lane < kLanes; ++lane) ucp::GatherShare(gather, HostAddress(buffer), {lane, kLanes});
+    }
+  });
+  return 0;
+}
+
 constexpr UcpDeviceCalls kCalls = {.version = kUcpDeviceCallsVersion,
                                    .kind = "cuda",
                                    .last_error = LastError,
@@ -321,6 +308,8 @@ constexpr UcpDeviceCalls kCalls = {.version = kUcpDeviceCallsVersion,
                                    .release = Release,
                                    .allocate_pinned = AllocatePinned,
                                    .release_pinned = ReleasePinned,
+                                   .pin = Pin,
+                                   .unpin = Unpin,
                                    .make_stream = MakeStream,
                                    .end_stream = EndStream,
                                    .make_event = MakeEvent,
@@ -331,26 +320,10 @@ constexpr UcpDeviceCalls kCalls = {.version = kUcpDeviceCallsVersion,
                                    .copy_in = CopyIn,
                                    .copy_out = CopyOut,
                                    .fill = Fill,
-                                   .move = Move};
+                                   .move = Move,
+                                   .gather = Gather};
 
 }  // namespace
-
-void UcpStream::Run() {
-  std::minstd_rand random(20261122);
-  std::unique_lock lock(mutex);
-  while (true) {
-    changed.wait(lock, [&] { return ends || !tasks.empty(); });
-    if (tasks.empty()) return;
-    const std::function<void()> task = std::move(tasks.front());
-    tasks.pop_front();
-    lock.unlock();
-    if (options.delay.count() > 0) {
-      std::this_thread::sleep_for(options.delay * (random() % 1000) / 1000);
-    }
-    task();
-    lock.lock();
-  }
-}
 
 namespace ucp {
 

@@ -24,10 +24,10 @@ struct HostDeviceCounts {
   std::uint64_t calls = 0;      // That may fail: all but those that give something back.
   std::uint64_t transfers = 0;  // To devices.
   std::uint64_t transferred_bytes = 0;
-  std::uint64_t launches = 0;  // Of moves, and of fills.
+  std::uint64_t launches = 0;  // Of moves, gathers and fills.
   std::uint64_t most_memory_bytes = 0;
   std::uint64_t most_pinned_bytes = 0;
-  std::int64_t not_given_back = 0;  // Pieces of memory, streams and events.
+  std::int64_t not_given_back = 0;  // Pieces of memory, pins, streams and events.
 };
 
 const UcpDeviceCalls& HostDeviceCalls();

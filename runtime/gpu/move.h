@@ -1,4 +1,5 @@
-// The work of a GPU's kernel, and of the stand-in of tests, for one UcpMove: the same lines, compiled for both. The
+// The work of a GPU's kernels, and of the stand-in of tests, for one UcpMove or UcpGather: the same lines, compiled for
+// both. The
 // caller divides the numbers among `lanes` of equal rank; each lane does every `lanes`th one, from its own on.
 #pragma once
 
@@ -101,6 +102,31 @@ UCP_GPU_TOO void MoveShare(const UcpMove& move, const std::byte* buffer, Lane la
     default:
       return;
   }
+}
+
+template <typename Unit>
+UCP_GPU_TOO void GatherUnits(const UcpGather& gather, const std::byte* from, std::byte* to, Lane lane) {
+  const std::uint32_t in_row = gather.row_bytes / sizeof(Unit);
+  const std::uint32_t units = in_row * gather.rows;
+  for (std::uint32_t i = lane.number; i < units; i += lane.lanes) {
+    const std::uint32_t row = i / in_row;
+    const std::byte* begin = from + static_cast<std::int64_t>(row) * gather.stride;
+    StoreUnit<Unit>(to + i * sizeof(Unit), LoadUnit<Unit>(begin + (i - row * in_row) * sizeof(Unit)));
+  }
+}
+
+// This lane's share, in the largest units that all places and lengths are multiples of.
+UCP_GPU_TOO void GatherShare(const UcpGather& gather, std::byte* buffer, Lane lane) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): kernels get addresses so.
+  const auto* from = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(gather.from));
+  std::byte* to = buffer + gather.to;
+  const std::uint64_t common =
+      gather.from | static_cast<std::uint64_t>(gather.stride) | reinterpret_cast<std::uintptr_t>(to) | gather.row_bytes;
+  if (common % 16 == 0) return GatherUnits<WideUnit>(gather, from, to, lane);
+  if (common % 8 == 0) return GatherUnits<std::uint64_t>(gather, from, to, lane);
+  if (common % 4 == 0) return GatherUnits<std::uint32_t>(gather, from, to, lane);
+  if (common % 2 == 0) return GatherUnits<std::uint16_t>(gather, from, to, lane);
+  GatherUnits<std::uint8_t>(gather, from, to, lane);
 }
 
 }  // namespace ucp

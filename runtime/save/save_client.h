@@ -61,6 +61,8 @@ class SaveClient {
   // As they were laid out last. Before any save, or while one is at kStaging.
   LaidOutMessage layout() const;
   std::span<std::byte> segment() const { return segment_.memory(); }
+  // Until the segment ends, as it does when a state of another shape is laid out. At the same times.
+  void KeepWithSegment(std::shared_ptr<void> user) { segment_.Keep(std::move(user)); }
 
   // Returns the save's number, at once. Saves are staged one after another.
   std::uint64_t Begin(SaveCall call);

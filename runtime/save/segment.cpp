@@ -4,15 +4,51 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/parallel.h"
 #include "compiler/support/system_reason.h"
 #include "compiler/support/units.h"
 #include "runtime/save/available_memory.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Of Linux 5.14.
+#endif
+
 namespace ucp {
+namespace {
+
+constexpr std::uint64_t kPagesAtOnce = std::uint64_t{32} << 20;
+
+llvm::Error CannotBeTaken(std::uint64_t bytes, int failed) {
+  return Fail(ErrorCode::kMemory, "{} of shared memory cannot be taken for the state of a rank: {}", HumanBytes(bytes),
+              SystemReason(failed));
+}
+
+// The system clears each page, which takes one thread half a second for 1 GB: by all processors, where the system lets
+// several threads do so.
+llvm::Error TakePages(int descriptor, std::span<std::byte> memory) {
+  std::atomic<bool> is_known = true;
+  const ParallelOptions all{std::max(1U, std::thread::hardware_concurrency()), nullptr};
+  const std::uint64_t items = (memory.size() + kPagesAtOnce - 1) / kPagesAtOnce;
+  UCP_RETURN_IF_ERROR(ForEachInParallel(items, all, [&](unsigned, std::uint64_t item) -> llvm::Error {
+    const auto pages = memory.subspan(item * kPagesAtOnce, std::min(kPagesAtOnce, memory.size() - item * kPagesAtOnce));
+    if (!is_known || ::madvise(pages.data(), pages.size(), MADV_POPULATE_WRITE) == 0) return llvm::Error::success();
+    if (errno != EINVAL) return CannotBeTaken(memory.size(), errno);
+    is_known = false;
+    return llvm::Error::success();
+  }));
+  if (is_known) return llvm::Error::success();
+  const int failed = ::posix_fallocate(descriptor, 0, static_cast<off_t>(memory.size()));
+  return failed == 0 ? llvm::Error::success() : CannotBeTaken(memory.size(), failed);
+}
+
+}  // namespace
 
 llvm::Expected<Segment> Segment::Create(std::uint64_t bytes) {
   if (bytes == 0) return Segment();
@@ -25,23 +61,25 @@ llvm::Expected<Segment> Segment::Create(std::uint64_t bytes) {
   if (descriptor < 0) {
     return Fail(ErrorCode::kMemory, "shared memory cannot be made (memfd_create): {}", SystemReason(errno));
   }
-  const int failed = ::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0
-                         ? errno
-                         : ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
-  if (failed != 0) {
+  if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) {
+    const int failed = errno;
     ::close(descriptor);
-    return Fail(ErrorCode::kMemory, "{} of shared memory cannot be taken for the state of a rank: {}",
-                HumanBytes(bytes), SystemReason(failed));
+    return CannotBeTaken(bytes, failed);
   }
   ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // Else a reader could be killed by SIGBUS.
-  return Open(descriptor, bytes);
+  UCP_ASSIGN_OR_RETURN(Segment segment, Map(descriptor, bytes, MAP_SHARED));
+  UCP_RETURN_IF_ERROR(TakePages(descriptor, segment.memory()));
+  return segment;
 }
 
 llvm::Expected<Segment> Segment::Open(int descriptor, std::uint64_t bytes) {
+  return Map(descriptor, bytes, MAP_SHARED | MAP_POPULATE);
+}
+
+llvm::Expected<Segment> Segment::Map(int descriptor, std::uint64_t bytes, int flags) {
   Segment segment;
   segment.descriptor_ = descriptor;
   if (bytes == 0) return segment;
-  const int flags = MAP_SHARED | MAP_POPULATE;
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
   if (address == MAP_FAILED) {
     return Fail(ErrorCode::kMemory, "{} of shared memory cannot be mapped: {}", HumanBytes(bytes), SystemReason(errno));
@@ -55,10 +93,12 @@ Segment& Segment::operator=(Segment&& other) noexcept {
   std::swap(address_, other.address_);
   std::swap(bytes_, other.bytes_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(users_, other.users_);
   return *this;
 }
 
 Segment::~Segment() {
+  users_.clear();
   if (address_ != nullptr) ::munmap(address_, bytes_);
   if (descriptor_ >= 0) ::close(descriptor_);
 }

@@ -6,7 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace ucp {
 
@@ -25,10 +28,16 @@ class Segment {
   std::span<std::byte> memory() const { return {address_, bytes_}; }
   int descriptor() const { return descriptor_; }  // -1 of a segment without bytes.
 
+  // Something that uses the memory, such as a device that copies to it. It ends before the memory does.
+  void Keep(std::shared_ptr<void> user) { users_.push_back(std::move(user)); }
+
  private:
+  static llvm::Expected<Segment> Map(int descriptor, std::uint64_t bytes, int flags);
+
   std::byte* address_ = nullptr;
   std::uint64_t bytes_ = 0;
   int descriptor_ = -1;
+  std::vector<std::shared_ptr<void>> users_;
 };
 
 }  // namespace ucp

@@ -18,6 +18,7 @@
 #include "runtime/python/raise.h"
 #include "runtime/python/ranks.h"
 #include "runtime/python/save.h"
+#include "runtime/python/stage_devices.h"
 #include "runtime/python/values.h"
 #include "runtime/save/python_arguments.h"
 
@@ -61,5 +62,6 @@ NB_MODULE(_ucp, module) {
   ucp::AddValues(module);
   ucp::AddDescription(module);
   ucp::AddSave(module);
+  ucp::AddDeviceStaging(module);
   module.def("inspect", &ucp::InspectAsJson);
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.checkpoint
 
 import ucp_checkpoint as ucp
 from conftest import BIN, PACKAGE
@@ -67,6 +68,59 @@ else:
 print("done")
 """
 
+PRETENDING_TO_SAVE = """
+import sys
+import torch
+import torch.distributed.checkpoint
+import ucp_checkpoint as ucp
+import ucp_checkpoint._save, ucp_checkpoint._saved_dict, ucp_checkpoint._stage_devices
+from ucp_checkpoint._saved_dict import Description
+
+GPU = torch.device("cuda:1")
+add = Description.add_tensor
+def add_of_gpu(self, key, *rest):
+    add(self, key, *rest)
+    if not key.startswith("host"):
+        self.is_on_devices = True
+        self.memory[-1] = [(0, *place[1:]) for place in self.memory[-1]]
+Description.add_tensor = add_of_gpu
+
+class Stages(ucp._stage_devices.DeviceStages):
+    def _boxes(self, described):
+        mine = [(described.boxes[entry][box], offset) for entry, box, offset, count in self._client.layout()[0]
+                if described.memory[entry][box][0] == 0 and count > 0]
+        return [(GPU, mine)]
+ucp._stage_devices.DeviceStages = Stages
+
+torch.manual_seed(1)
+matrix = torch.randn(300, 2000)
+state = {
+    "whole": torch.randn(3000, 700), "half": matrix[:, :1000], "transposed": matrix.t(), "odd": torch.arange(77).byte(),
+    "channels": torch.randn(4, 5, 6, 7).contiguous(memory_format=torch.channels_last), "row": matrix[5:6, 3:8],
+    "host": torch.randn(500), "empty": torch.zeros(0, 3), "scalar": torch.tensor(3.5),
+    **{f"small.{i}": torch.randn(i % 50 + 1) for i in range(300)},
+}
+saver = ucp.Saver(state, to="dcp:style=plain", bus_share=0.9)
+for number in range(3):
+    for value in state.values():
+        value.add_(1)
+    expected = {name: value.clone() for name, value in state.items()}
+    saving = saver.save(f"{sys.argv[1]}/{number}")
+    saving.staged.result()
+    for value in state.values():
+        value.zero_()  # It is the job's again.
+    saving.result()
+    for value, kept in zip(state.values(), expected.values()):
+        value.copy_(kept)
+    found = {f"model.{name}": torch.empty(value.shape, dtype=value.dtype) for name, value in expected.items()}
+    torch.distributed.checkpoint.load(found, checkpoint_id=saving.path, no_dist=True)
+    for name, value in expected.items():
+        assert torch.equal(found[f"model.{name}"], value), (number, name)
+saver.close()
+ucp.save(state, f"{sys.argv[1]}/at-once", to="dcp:style=plain")
+print("done")
+"""
+
 
 @pytest.fixture
 def pretending(tmp_path: Path) -> dict[str, str]:
@@ -82,12 +136,20 @@ def pretending(tmp_path: Path) -> dict[str, str]:
             (package / source.name).symlink_to(source.resolve())
     (package / "bin").mkdir()
     (package / "bin" / "ucp_cuda.so").symlink_to(STAND_IN)
-    return os.environ | {"PYTHONPATH": str(tmp_path), "UCP_HOST_DEVICE": "checks=0,delay=300"}
+    settings = {"PYTHONPATH": str(tmp_path), "UCP_HOST_DEVICE": "checks=0,delay=300", "UCP_WRITER": str(BIN / "ucprun")}
+    return os.environ | settings
 
 
 def test_memory_of_a_device_is_filled_by_its_address(pretending: dict[str, str]) -> None:
     """The same bits as in the host's memory, in few transfers, after whoever used the memory is done."""
     result = subprocess.run([sys.executable, "-c", PRETENDING, checkpoint("zero1_dp4")], env=pretending, check=False,
+                            capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert result.stdout == "done\n", result.stderr
+
+
+def test_tensors_of_a_device_are_saved_from_its_memory(pretending: dict[str, str], tmp_path: Path) -> None:
+    """Of every shape and stride, beside tensors of the host, while the job changes them as soon as it may."""
+    result = subprocess.run([sys.executable, "-c", PRETENDING_TO_SAVE, tmp_path], env=pretending, check=False,
                             capture_output=True, text=True, timeout=120)  # fmt: skip
     assert result.stdout == "done\n", result.stderr
 
@@ -123,3 +185,56 @@ def test_tensors_of_a_gpu_and_of_the_host_are_filled() -> None:
         ucp.load_into(target, checkpoint("zero1_dp2"), strict=False)
     for name, value in into.items():
         assert torch.equal(value.cpu(), plain[name])
+
+
+@needs_gpu
+def test_a_job_on_a_gpu_is_saved_while_it_trains(tmp_path: Path) -> None:
+    """The state of the moment of the call, whatever the GPU does to it afterwards."""
+    torch.manual_seed(2)
+    model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(12)], torch.nn.Linear(1024, 3)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def train() -> None:
+        model(torch.randn(64, 1024, device="cuda")).square().mean().backward()
+        optimizer.step()
+
+    train()
+    saver = ucp.Saver(model, optimizer, to="dcp:style=plain")
+    for number in range(5):
+        train()
+        expected = {name: value.clone() for name, value in model.state_dict().items()}
+        moments = [{name: value.clone() for name, value in kept.items()} for kept in optimizer.state.values()]
+        saving = saver.save(tmp_path / str(number))
+        for _ in range(4):
+            train()
+        saving.result()
+        found = ucp.load(tmp_path / str(number), to="universal")
+        parameters = dict(model.named_parameters())
+        for (name, value), kept in zip(parameters.items(), moments, strict=True):
+            assert not torch.equal(value, expected[name]), "the job did not train on"
+            assert torch.equal(found[name]["fp32"], expected[name].cpu()), (number, name)
+            for moment in ("exp_avg", "exp_avg_sq"):
+                assert torch.equal(found[name][moment], kept[moment].cpu()), (number, name, moment)
+    saver.close()
+
+
+@needs_gpu
+def test_views_of_a_gpus_memory_are_saved(tmp_path: Path) -> None:
+    """Of every stride."""
+    matrix = torch.randn(300, 2000, device="cuda")
+    state = {
+        "whole": matrix, "half": matrix[:, :1000], "transposed": matrix.t(), "odd": matrix[:, 1:8].to(torch.bfloat16),
+        "channels": torch.randn(4, 5, 6, 7, device="cuda").contiguous(memory_format=torch.channels_last),
+        "flags": matrix > 0, "host": torch.randn(500),
+    }  # fmt: skip
+    for way, folder in ((ucp.save, "at-once"), (_save_later, "later")):
+        way(state, tmp_path / folder, to="dcp:style=plain")
+        found = {f"model.{key}": torch.zeros(value.shape, dtype=value.dtype) for key, value in state.items()}
+        torch.distributed.checkpoint.load(found, checkpoint_id=tmp_path / folder, no_dist=True)
+        for key, value in state.items():
+            assert torch.equal(found[f"model.{key}"], value.cpu()), (folder, key)
+
+
+def _save_later(state: dict[str, torch.Tensor], path: Path, to: str) -> None:
+    with ucp.Saver(state, to=to) as saver:
+        saver.save(path).result()

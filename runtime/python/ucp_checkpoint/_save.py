@@ -16,7 +16,7 @@ from ucp_checkpoint import _arguments, _ucp
 from ucp_checkpoint._agree import agree
 from ucp_checkpoint._arrays import need_torch
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._save_settings import save_settings, writer_program
+from ucp_checkpoint._save_settings import save_settings, share_of_bus, writer_program
 from ucp_checkpoint._saving import DONE, STAGED, STAGING, Progress, Saving
 from ucp_checkpoint._source import Path, Settings
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ucp_checkpoint._job_state import JobState, Moment
     from ucp_checkpoint._ranks import Group
     from ucp_checkpoint._saved_dict import Description
+    from ucp_checkpoint._stage_devices import DeviceStages
 
 _SECONDS_FOR_OTHERS = 5.0  # To call the same save, where this rank is about to end.
 
@@ -73,6 +74,7 @@ class Saver:
         verify_replicas: bool = False,
         nice: int = 0,
         threads: int | None = None,
+        bus_share: float = 1.0,
         memory: int | str = "1GiB",
         spec: Path | None = None,
         sets: Settings = (),
@@ -113,6 +115,7 @@ class Saver:
                 ds_config=ds_config,
             )
             self._settings.reads_memory = self._reads_memory
+            self._bus_share = share_of_bus(bus_share)
             self._job: JobState = JobState(state, optimizer)
         except Exception as error:
             problem = error
@@ -141,9 +144,24 @@ class Saver:
                 self._settings.threads,
             )
         self.plan: dict[str, Any] = json.loads(self._client.layout()[3])
+        self._devices: DeviceStages | None = None
+        if self._described.is_on_devices:
+            self._stages().prepare(self._described)
         if optimizer is not None:
             self._hook = optimizer.register_step_pre_hook(self._wait_for_staging)
         self._at_exit = _call_at_exit(self)
+
+    def _stages(self) -> DeviceStages:
+        from ucp_checkpoint._stage_devices import DeviceStages
+
+        if self._devices is None:
+            self._devices = DeviceStages(
+                self._client,
+                pins=not self._reads_memory,
+                threads=self._settings.threads,
+                bus_share=self._bus_share,
+            )
+        return self._devices
 
     def _wait_for_staging(self, *_: object) -> None:
         """Before the optimizer changes what is being staged."""
@@ -172,7 +190,7 @@ class Saver:
             raise failure("usage", f"the saver is that of process {self._process}, of which this one is a fork")
         if self._is_closed:
             raise failure("usage", "the saver is closed")
-        from ucp_checkpoint._stage_devices import event_of_devices, stage_devices
+        from ucp_checkpoint._stage_devices import event_of_devices
 
         unseen = self._unseen()
         problem = ""
@@ -198,8 +216,8 @@ class Saver:
             if entries is not None:
                 self._new_state = saving.progress
             if moment.described.is_on_devices:
-                arguments = (self._client, saving.progress, moment.described, event_of_devices())
-                threading.Thread(target=stage_devices, args=arguments, daemon=True).start()
+                arguments = (saving.progress, moment.described, event_of_devices())
+                threading.Thread(target=self._stages().stage, args=arguments, daemon=True).start()
         if unseen is not None:
             raise unseen
         return saving

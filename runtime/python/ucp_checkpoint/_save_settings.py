@@ -27,6 +27,13 @@ def this_machine() -> str:
         return socket.gethostname()
 
 
+def share_of_bus(share: object) -> float:
+    """Of the time, for the bytes that leave a GPU."""
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise failure("usage", f"bus_share is a number above 0 and at most 1, not {_arguments.shown(share)}")
+    return float(share)
+
+
 def save_settings(
     to: str,
     *,

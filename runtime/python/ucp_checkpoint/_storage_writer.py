@@ -28,7 +28,7 @@ from ucp_checkpoint._save_settings import save_settings, this_machine, writer_pr
 from ucp_checkpoint._saved_dict import Description, Place, local_of, pickled
 from ucp_checkpoint._saving import DONE, Progress
 from ucp_checkpoint._source import Path, Settings
-from ucp_checkpoint._stage_devices import event_of_devices, stage_devices
+from ucp_checkpoint._stage_devices import DeviceStages, event_of_devices
 from ucp_checkpoint._target import dtype_name
 
 # Chosen once for each process: a planner may keep plans of earlier saves, in which it is the same then.
@@ -178,7 +178,7 @@ class StorageWriter(_StorageWriter):
             number = client.begin(self._path, tag, self._force, values, "", None, None)
             progress = Progress(client, number, described)
             if described.is_on_devices:
-                stage_devices(client, progress, described, event)
+                DeviceStages(client, pins=False, threads=settings.threads).stage(progress, described, event)
             progress.wait_for(DONE)
             report: dict[str, Any] = json.loads(progress.report())
             return report

@@ -267,6 +267,7 @@ HeldEntry: TypeAlias = tuple[
 ]
 # (address, bytes of an element, sizes, strides in elements); address 0: the caller stages it.
 BoxMemory: TypeAlias = tuple[int, int, Sequence[int], Sequence[int]]
+DeviceBox: TypeAlias = tuple[int, int, Sequence[int], Sequence[int], int]
 
 class SaverSettings:
     """The settings of a Saver, the same on all ranks."""
@@ -330,3 +331,15 @@ class SaveClient:
 
     def close(self) -> None: ...
     def close_and_wait(self) -> None: ...
+
+class DeviceStaging:
+    """The way from one device to the segment of a client."""
+
+    def __init__(self, device: str, pins: bool, threads: int) -> None:
+        """`pins`: the segment, so that bytes come there straight; else by way of a little pinned memory."""
+
+    def prepare(self, client: SaveClient) -> None:
+        """Takes memory for the segment of this time, and pins it. Does nothing if that is done."""
+
+    def stage(self, client: SaveClient, boxes: Sequence[DeviceBox], share: float) -> list[int]:
+        """Copies the boxes. Returns the numbers of those that it cannot, whose strides are too irregular."""

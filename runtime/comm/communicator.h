@@ -48,6 +48,9 @@ class Communicator {
   // Returns whether each rank holds for a moment the bytes that all ranks give in a Deliver(), and not only its own.
   virtual bool DeliversAllToAll() const { return true; }
 
+  // Returns whether calls and messages fail (kIo) once another rank has died. Else the death of one ends all processes.
+  virtual bool FailsWhenARankDies() const { return false; }
+
   // Asks all other ranks to come to their next AllGather() soon, because this one has failed or was cancelled.
   virtual void AskToStop() = 0;
   virtual bool IsAskedToStop() = 0;

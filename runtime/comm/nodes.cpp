@@ -9,9 +9,8 @@
 #include "compiler/support/error.h"
 
 namespace ucp {
-namespace {
 
-// Of one running system; two containers on it have the same. Where the system does not say it, the host's name.
+// Where the system does not say it, the host's name.
 std::string ThisMachine() {
   std::ifstream boot("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -19,8 +18,6 @@ std::string ThisMachine() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
-
-}  // namespace
 
 std::vector<int> NumberNodes(const std::vector<std::string>& machines) {
   std::vector<int> nodes;

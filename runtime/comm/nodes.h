@@ -10,6 +10,9 @@
 
 namespace ucp {
 
+// Returns a name of this running system; two containers on it have the same.
+std::string ThisMachine();
+
 // Returns the node of each rank: numbers from 0 on, in the order of their lowest ranks. All ranks call it together.
 llvm::Expected<std::vector<int>> NodesOfRanks(Communicator& ranks);
 

@@ -45,7 +45,8 @@ FileServer::~FileServer() {
 
 std::uint64_t FileServer::MemoryBytes() { return kThreads * (2 * SourceOfNodes::kMostPackedBytes + kThreadBytes); }
 
-// A message that cannot be received or sent ends the run by itself, as MPI has it.
+// A message that cannot be received or sent means that a rank has died, and the run's own calls fail as well; or it has
+// ended the run by itself, as MPI has it.
 void FileServer::Serve() {
   Buffers buffers;
   buffers.piece.resize(SourceOfNodes::kMostPackedBytes);
@@ -53,14 +54,16 @@ void FileServer::Serve() {
   Patience patience;
   while (!is_over_) {
     llvm::Expected<std::optional<Message>> message = ranks_.TakeAny(kRequestTag);
-    UCP_CHECK(static_cast<bool>(message), "{}", TakeFailure(message.takeError()).message);
-    if (!*message) {
+    if (message && !*message) {
       patience.Wait();
       continue;
     }
     patience.Reset();
-    llvm::Error error = Answer(**message, buffers);
-    UCP_CHECK(!error, "{}", TakeFailure(std::move(error)).message);
+    llvm::Error error = message ? Answer(**message, buffers) : message.takeError();
+    if (!error) continue;
+    const std::string why = TakeFailure(std::move(error)).message;
+    UCP_CHECK(ranks_.FailsWhenARankDies(), "{}", why);
+    return;
   }
 }
 

@@ -10,25 +10,15 @@
 #include <utility>
 
 #include "runtime/comm/nodes.h"
+#include "runtime/save/find_machines.h"
 #include "runtime/save/replicas.h"
 
 namespace ucp {
 namespace {
 
 constexpr auto kMostWaitForProgram = std::chrono::seconds(30);  // That rank 0 starts again.
-constexpr std::uint64_t kKeptReports = 64;                      // Of the newest saves.
-
-llvm::Error CheckOneMachine(Communicator& ranks) {
-  UCP_ASSIGN_OR_RETURN(const std::vector<int> nodes, NodesOfRanks(ranks));
-  for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
-    if (nodes[rank] == 0) continue;
-    return Fail(ErrorCode::kUnsupported,
-                "ranks 0 and {} are on different machines; a state in memory is saved from one machine so far: save "
-                "with the framework's own means, and convert the result",
-                rank);
-  }
-  return llvm::Error::success();
-}
+constexpr auto kBetweenTries = std::chrono::milliseconds(20);
+constexpr std::uint64_t kKeptReports = 64;  // Of the newest saves.
 
 }  // namespace
 
@@ -38,7 +28,6 @@ llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::Open(Communicator& ranks
   client->join_ = std::move(join);
   client->program_ = program;
   client->memories_ = std::move(memories);
-  UCP_RETURN_IF_ERROR(CheckOneMachine(ranks));
   UCP_RETURN_IF_ERROR(Agree(ranks, client->Start(ranks, program)));
   client->shared_->thread = std::thread([client = client.get()] { client->Run(); });
   return client;
@@ -62,23 +51,37 @@ llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::OpenAt(const std::string
 }
 
 llvm::Error SaveClient::Start(Communicator& ranks, const std::string& program) {
-  llvm::Error error = llvm::Error::success();
-  if (ranks.rank() == 0) {
-    llvm::Expected<WriterProcess> writer = WriterProcess::Start(program);
-    if (writer) {
-      address_ = writer->address();
-      writer_.emplace(std::move(*writer));
-    }
-    error = writer.takeError();
-  }
-  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, std::move(error)));
-  UCP_ASSIGN_OR_RETURN(address_, FromFirstRank(ranks, address_));
   join_.rank = ranks.rank();
   join_.ranks = ranks.size();
-  return Join();
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ranks.AllGather(NameOfThisMachine()));
+  const std::vector<int> machines = NumberNodes(names);
+  const bool are_several = std::ranges::max(machines) > 0;
+  const int machine = machines[static_cast<std::size_t>(join_.rank)];
+  lowest_rank_ = static_cast<int>(std::ranges::find(machines, machine) - machines.begin());
+  llvm::Error error = llvm::Error::success();
+  if (join_.rank == lowest_rank_) error = StartWriter(program, are_several);
+  UCP_RETURN_IF_ERROR(Agree(ranks, std::move(error)));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> addresses, ranks.AllGather(address_));
+  address_ = addresses[static_cast<std::size_t>(lowest_rank_)];
+  if (are_several) {
+    UCP_ASSIGN_OR_RETURN(join_.machines, ShareMachines(ranks, machines, machine_listener_.address));
+  }
+  join_.comes_with_all = true;
+  UCP_RETURN_IF_ERROR(Join());
+  join_.comes_with_all = false;
+  return llvm::Error::success();
 }
 
-// Rank 0 starts the program again if it is gone, which the others wait for.
+llvm::Error SaveClient::StartWriter(const std::string& program, bool are_several) {
+  UCP_ASSIGN_OR_RETURN(WriterProcess writer, WriterProcess::Start(program));
+  address_ = writer.address();
+  writer_.emplace(std::move(writer));
+  if (!are_several) return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(machine_listener_, ListenToMachines());
+  return llvm::Error::success();
+}
+
+// The lowest rank of a machine starts the program again if it is gone, which the others wait for.
 llvm::Expected<MessageSocket> SaveClient::Connect() {
   const auto until = std::chrono::steady_clock::now() + kMostWaitForProgram;
   while (true) {
@@ -103,7 +106,8 @@ llvm::Error SaveClient::Join() {
   }
   socket_ = std::move(*socket);
   UCP_RETURN_IF_ERROR(LetWriterRead());
-  UCP_RETURN_IF_ERROR(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kJoin), Encode(join_)));
+  UCP_RETURN_IF_ERROR(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kJoin), Encode(join_),
+                                   machine_listener_.socket.number()));
   UCP_ASSIGN_OR_RETURN(SocketMessage message, Receive());
   join_.abandoned.clear();
   return TakeLayout(message);
@@ -271,18 +275,25 @@ llvm::Error SaveClient::RunSave(std::uint64_t number, Save& save) {
 // they find the next one, and so does this rank.
 llvm::Expected<SocketMessage> SaveClient::Call(const SaveMessage& message) {
   const std::string bytes = Encode(message);
+  // On several machines all writers end with one, some sooner than others.
+  const auto until = std::chrono::steady_clock::now() +
+                     (join_.machines.addresses.empty() ? std::chrono::seconds(0) : kMostWaitForProgram);
   for (int tries = 1;; ++tries) {
-    if (!HasWriter()) UCP_RETURN_IF_ERROR(Join());
-    llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kSave), bytes);
-    if (!error) {
-      llvm::Expected<SocketMessage> answer = Receive();
-      if (answer || socket_.is_open() || tries == 2) return answer;
-      error = answer.takeError();
-    }
-    llvm::consumeError(std::move(error));
-    socket_.Close();
-    if (tries == 2) return WriterIsGone();
+    llvm::Expected<SocketMessage> answer = CallOnce(bytes);
+    const bool is_last = tries > 1 && std::chrono::steady_clock::now() > until;
+    if (answer || socket_.is_open() || is_last) return answer;
+    llvm::consumeError(answer.takeError());
+    if (tries > 1) std::this_thread::sleep_for(kBetweenTries);
   }
+}
+
+llvm::Expected<SocketMessage> SaveClient::CallOnce(const std::string& bytes) {
+  if (!HasWriter()) UCP_RETURN_IF_ERROR(Join());
+  if (llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kSave), bytes)) {
+    llvm::consumeError(std::move(error));
+    return WriterIsGone();
+  }
+  return Receive();
 }
 
 // A job may save for months.
@@ -359,7 +370,7 @@ llvm::Expected<SocketMessage> SaveClient::Receive() {
 
 llvm::Error SaveClient::WriterIsGone() {
   socket_.Close();
-  std::string how = "it has closed the connection; rank 0 knows more";
+  std::string how = fmt::format("it has closed the connection; rank {} knows more", lowest_rank_);
   if (writer_) how = writer_->LastWords();
   return Fail(ErrorCode::kIo, "the process that writes the saves is gone: {}", how);
 }

@@ -19,7 +19,8 @@
 
 #include "compiler/support/error.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/save/message_socket.h"
+#include "runtime/comm/machine_socket.h"
+#include "runtime/comm/message_socket.h"
 #include "runtime/save/save_messages.h"
 #include "runtime/save/segment.h"
 #include "runtime/save/spawn_writer.h"
@@ -47,8 +48,8 @@ enum class SaveStep {
 
 class SaveClient {
  public:
-  // All ranks together. Rank 0 starts `program` as the writer; `ranks` is not used afterwards. Fails (kUnsupported) if
-  // the ranks are on several machines, and as the plan does; then on all ranks alike.
+  // All ranks together. The lowest rank of each machine starts `program` as the writer; `ranks` is not used afterwards.
+  // Fails (kIo) if the machines do not reach each other, and as the plan does; then on all ranks alike.
   static llvm::Expected<std::unique_ptr<SaveClient>> Open(Communicator& ranks, const std::string& program,
                                                           JoinMessage join, BoxMemories memories, unsigned threads);
   // The same for ranks that know without a word to each other where their writer is: `address` is a name of their own,
@@ -92,10 +93,12 @@ class SaveClient {
 
   explicit SaveClient(unsigned threads) : threads_(threads) {}
   [[nodiscard]] llvm::Error Start(Communicator& ranks, const std::string& program);
+  [[nodiscard]] llvm::Error StartWriter(const std::string& program, bool are_several);
   [[nodiscard]] llvm::Error Join();
   [[nodiscard]] llvm::Error LetWriterRead();
   llvm::Expected<MessageSocket> Connect();
   llvm::Expected<SocketMessage> Call(const SaveMessage& message);
+  llvm::Expected<SocketMessage> CallOnce(const std::string& bytes);
   void DropOldReports();
   [[nodiscard]] llvm::Error TakeLayout(SocketMessage& message);
   void Run();
@@ -112,7 +115,9 @@ class SaveClient {
   JoinMessage join_;  // As it would be sent now.
   std::string address_;
   MessageSocket socket_;
-  std::optional<WriterProcess> writer_;  // Of rank 0, which has started it.
+  std::optional<WriterProcess> writer_;  // Of the lowest rank of a machine, which has started it.
+  int lowest_rank_ = 0;                  // Of this machine.
+  MachineListener machine_listener_;     // Of the same rank, in a job on several machines.
   Segment segment_;
   BoxMemories memories_;
   bool is_read_directly_ = false;  // Nothing is staged: the writer reads this process's memory.

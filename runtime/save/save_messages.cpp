@@ -117,6 +117,11 @@ std::string Encode(const JoinMessage& message) {
   AddMemories(writer, message.memories);
   AddTexts(writer, message.abandoned);
   writer.Add(std::string_view(message.problem));
+  writer.Add(static_cast<std::uint64_t>(message.machines.machine));
+  writer.Add(static_cast<std::uint64_t>(message.machines.ranks_here));
+  AddTexts(writer, message.machines.addresses);
+  writer.Add(std::string_view(message.machines.secret));
+  writer.Add(std::uint64_t{message.comes_with_all});
   return writer.bytes();
 }
 
@@ -132,6 +137,11 @@ llvm::Expected<JoinMessage> DecodeJoin(std::string_view bytes) {
   message.memories = ReadMemories(reader);
   message.abandoned = ReadTexts(reader);
   message.problem = reader.Text();
+  message.machines.machine = static_cast<int>(reader.Number());
+  message.machines.ranks_here = static_cast<int>(reader.Number());
+  message.machines.addresses = ReadTexts(reader);
+  message.machines.secret = reader.Text();
+  message.comes_with_all = reader.Number() != 0;
   if (!reader.is_at_end() || message.rank < 0 || message.rank >= message.ranks) return Damaged();
   return message;
 }
@@ -263,6 +273,22 @@ llvm::Expected<FailedMessage> DecodeFailed(std::string_view bytes) {
   message.message = reader.Text();
   if (!reader.is_at_end() || code > static_cast<std::uint64_t>(ErrorCode::kCancelled)) return Damaged();
   message.code = static_cast<ErrorCode>(code);
+  return message;
+}
+
+std::string Encode(const WriteMessage& message) {
+  wire::ByteWriter writer;
+  writer.Add(std::string_view(message.path));
+  writer.Add(std::uint64_t{message.force});
+  return writer.bytes();
+}
+
+llvm::Expected<WriteMessage> DecodeWrite(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  WriteMessage message;
+  message.path = reader.Text();
+  message.force = reader.Number() != 0;
+  if (!reader.is_at_end()) return Damaged();
   return message;
 }
 

@@ -1,12 +1,19 @@
 // The messages between a rank and the writer (message_socket.h):
 //
-//   writer    kHello           the number of its process
-//   rank      JoinMessage      to a writer that has just begun: what it holds, and the settings of its Saver
-//   writer    LaidOutMessage   with the rank's segment, unless its memory is read; again when a state has changed its
-//   shape rank      SaveMessage      a save: its path, the values writer    kBegin           all ranks have called, and
-//   nobody reads the segments: stage now rank      StagedMessage    the segment holds the state writer    DoneMessage
-//   the checkpoint is at its path writer    FailedMessage    in place of any of the writer's; to a JoinMessage it is
-//   the last one rank      kLeave           no more saves
+// - kHello, of the writer: the number of its process.
+// - JoinMessage, of the rank, to a writer that has just begun: the state that it holds, and the settings of its Saver.
+// The
+//   lowest rank of a machine sends the socket along at which other machines connect, if there are any.
+// - LaidOutMessage, of the writer, with the rank's segment, unless its memory is read. It comes again when a state has
+//   changed its shape.
+// - SaveMessage, of the rank: a save, with its path and the values.
+// - kBegin, of the writer: all ranks have called, and nobody reads the segments, so stage now.
+// - StagedMessage, of the rank: the segment holds the state.
+// - DoneMessage, of the writer: the checkpoint is at its path.
+// - FailedMessage, in place of any of the writer's; to a JoinMessage it is the last one.
+// - kLeave, of the rank: no more saves.
+// - WriteMessage, from the first writer to that of another machine.
+// - kGone, from that one to the first writer: the rank's process has ended.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -24,7 +31,25 @@
 
 namespace ucp {
 
-enum class SaveMessageKind : std::uint64_t { kHello, kJoin, kLaidOut, kSave, kBegin, kStaged, kDone, kFailed, kLeave };
+enum class SaveMessageKind : std::uint64_t {
+  kHello,
+  kJoin,
+  kLaidOut,
+  kSave,
+  kBegin,
+  kStaged,
+  kDone,
+  kFailed,
+  kLeave,
+  kWrite,
+  kGone
+};
+
+// The reason for a connection between machines (machine_socket.h).
+enum class MachinePurpose : std::uint64_t {
+  kRank,    // A rank of another machine; its number.
+  kWriter,  // The writer of another machine; the machine's number.
+};
 
 // The settings of a Saver, the same on all ranks.
 struct SaverSettings {
@@ -39,6 +64,14 @@ struct SaverSettings {
   bool finishes_orphans = true;    // A save that was staged is written even if the job has died.
 };
 
+// The machines of a job whose ranks are on several.
+struct JobMachines {
+  int machine = 0;                     // This rank's.
+  int ranks_here = 1;                  // Of this machine.
+  std::vector<std::string> addresses;  // By machine (machine_socket.h). None: there is one machine.
+  std::string secret;
+};
+
 struct JoinMessage {
   int rank = 0;
   int ranks = 1;
@@ -50,6 +83,8 @@ struct JoinMessage {
   std::vector<std::string>
       abandoned;        // Paths of saves during which earlier writers died: the remains there are removed.
   std::string problem;  // As in SaveMessage.
+  JobMachines machines;
+  bool comes_with_all = false;  // All ranks join now, and not when they call their next save.
 };
 
 struct LaidOutMessage {
@@ -82,6 +117,12 @@ struct DoneMessage {
   std::string report;  // JSON
 };
 
+// From the first writer to that of another machine: all ranks have staged a save.
+struct WriteMessage {
+  std::string path;
+  bool force = false;
+};
+
 struct FailedMessage {
   std::uint64_t number = 0;
   ErrorCode code = ErrorCode::kIo;
@@ -94,6 +135,7 @@ std::string Encode(const SaveMessage& message);
 std::string Encode(const StagedMessage& message);
 std::string Encode(const DoneMessage& message);
 std::string Encode(const FailedMessage& message);
+std::string Encode(const WriteMessage& message);
 std::string EncodeNumber(std::uint64_t number);  // Of kHello and kBegin.
 // All that must be the same on all ranks.
 std::string Encode(const SaverSettings& settings);
@@ -105,6 +147,7 @@ llvm::Expected<SaveMessage> DecodeSave(std::string_view bytes);
 llvm::Expected<StagedMessage> DecodeStaged(std::string_view bytes);
 llvm::Expected<DoneMessage> DecodeDone(std::string_view bytes);
 llvm::Expected<FailedMessage> DecodeFailed(std::string_view bytes);
+llvm::Expected<WriteMessage> DecodeWrite(std::string_view bytes);
 llvm::Expected<std::uint64_t> DecodeNumber(std::string_view bytes);
 
 }  // namespace ucp

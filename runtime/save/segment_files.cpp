@@ -18,7 +18,12 @@ class SegmentFiles::File : public ReadableFile {
       return Fail(ErrorCode::kBadData, "`{}` ends at byte {}, before {}", path_, bytes(), offset + buffer.size());
     }
     if (content_.remote != nullptr) return content_.remote->Read(offset, buffer);
-    if (!buffer.empty()) std::memcpy(buffer.data(), content_.memory.data() + offset, buffer.size());
+    if (buffer.empty()) return llvm::Error::success();
+    if (content_.memory.empty()) {
+      std::memset(buffer.data(), 0, buffer.size());
+    } else {
+      std::memcpy(buffer.data(), content_.memory.data() + offset, buffer.size());
+    }
     return llvm::Error::success();
   }
 
@@ -34,6 +39,12 @@ void SegmentFiles::Add(const std::string& name, std::span<const std::byte> memor
 void SegmentFiles::Add(const std::string& name, const RemoteMemory& memory, std::uint64_t bytes) {
   contents_.insert_or_assign(JoinPath(folder_, name), Content{bytes, {}, &memory});
 }
+
+void SegmentFiles::AddZeros(const std::string& name, std::uint64_t bytes) {
+  contents_.insert_or_assign(JoinPath(folder_, name), Content{bytes, {}, nullptr});
+}
+
+void SegmentFiles::Remove(const std::string& name) { contents_.erase(JoinPath(folder_, name)); }
 
 const SegmentFiles::Content* SegmentFiles::Find(const std::string& path) const {
   const auto found = contents_.find(path);

@@ -20,6 +20,8 @@ class SegmentFiles : public ForwardingFileSystem {
   // The memory must stay; its content may change while nobody reads it.
   void Add(const std::string& name, std::span<const std::byte> memory);
   void Add(const std::string& name, const RemoteMemory& memory, std::uint64_t bytes);
+  void AddZeros(const std::string& name, std::uint64_t bytes);
+  void Remove(const std::string& name);
 
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
   llvm::Expected<PathKind> Kind(const std::string& path) override;
@@ -28,7 +30,7 @@ class SegmentFiles : public ForwardingFileSystem {
  private:
   struct Content {
     std::uint64_t bytes = 0;
-    std::span<const std::byte> memory;
+    std::span<const std::byte> memory;     // Empty: zeros.
     const RemoteMemory* remote = nullptr;  // In place of `memory`.
   };
   class File;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/save/message_socket.h"
+#include "runtime/comm/message_socket.h"
 
 namespace ucp {
 

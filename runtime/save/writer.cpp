@@ -14,25 +14,18 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
-#include "runtime/commit/commit.h"
 #include "runtime/job_state/job_items.h"
+#include "runtime/save/relay.h"
 #include "runtime/save/replicas.h"
 #include "runtime/save/segment_files.h"
 #include "runtime/save/writer_ranks.h"
 #include "runtime/save/written_save.h"
+#include "runtime/save_run/save_run.h"
 
 namespace ucp {
 namespace {
 
 constexpr std::size_t kMostMissed = 64;  // Of one rank; it has gone other ways long before.
-
-// Of every box that the rank is to stage.
-bool HasMemories(const BoxMemories& memories, const RankShare& share) {
-  return std::ranges::all_of(share.boxes, [&](const StagedBox& box) {
-    return box.bytes == 0 || (box.entry < memories.size() && box.box < memories[box.entry].size() &&
-                              memories[box.entry][box.box].address != nullptr);
-  });
-}
 
 // Where the save is that ranks have called.
 enum class Stage { kIdle, kCalling, kStaging, kWriting };
@@ -42,35 +35,32 @@ class Writer {
   Writer(FileSystem& files, Descriptor listener)
       : files_(files, kJobFolder), plain_files_(files), listener_(std::move(listener)) {}
 
-  llvm::Expected<Served> Run() {
+  // `first`: the rank that came first.
+  llvm::Expected<Served> Run(JoinedRank first) {
     done_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
     if (!done_.is_open()) return Fail(ErrorCode::kIo, "eventfd: {}", SystemReason(errno));
-    llvm::Error error = GatherRanks(listener_.number(), ranks_);
+    llvm::Error error = GatherRanks(listener_.number(), std::move(first), ranks_, machines_);
     listener_ = Descriptor(-1);
-    if (!error && !ranks_.all.empty()) error = Prepare();
+    machines_.listener = Descriptor(-1);
+    if (!error) error = Prepare();
     if (error) {
       Tell(Waiting::kForLayout, std::move(error));
       return Served::kNobody;
     }
     while (!IsOver()) UCP_RETURN_IF_ERROR(Step());
-    return ranks_.all.empty() ? Served::kNobody : Served::kAll;
+    if (has_lost_machine_) return MakeError(ErrorCode::kIo, "the writer of another machine is gone");
+    if (writers_ != nullptr) writers_->Leave();
+    return Served::kAll;
   }
 
  private:
   llvm::Error Prepare() {
     if (ranks_.settings.nice != 0) ::setpriority(PRIO_PROCESS, 0, ranks_.settings.nice);
     for (const WriterRank& rank : ranks_.all) {
-      for (const std::string& path : rank.abandoned) RemoveAbandoned(path);
+      for (const std::string& path : rank.abandoned) RemoveRemains(plain_files_, path);
     }
+    if (machines_.are_several()) writers_ = machines_.Connected();
     return LayOut();
-  }
-
-  // The hidden folder of an earlier writer, whose lock is gone with it.
-  void RemoveAbandoned(const std::string& path) {
-    StagingOptions options;
-    options.force = true;
-    llvm::Expected<Staging> staging = Staging::Begin(plain_files_, path, options);
-    llvm::consumeError(staging ? staging->Abandon() : staging.takeError());  // Only room on the disk is lost.
   }
 
   // Joins what all ranks hold, gives each its segment, and sees whether it can be written.
@@ -92,38 +82,33 @@ class Writer {
       WriterRank& rank = ranks_.all[number];
       LaidOutMessage message{share.boxes, share.values, share.bytes, plan, {}};
       if (ranks_.settings.verifies_replicas) message.replicas = share.replicas;
-      Send(rank, SaveMessageKind::kLaidOut, Encode(message), rank.segment.descriptor());
+      Send(rank, SaveMessageKind::kLaidOut, Encode(message), rank.memory.descriptor());
     }
     is_laid_out_ = true;
     return llvm::Error::success();
   }
 
-  // A segment, unless the rank's own memory can be read.
+  bool IsElsewhere(const WriterRank& rank) const { return rank.machine != machines_.job.machine; }
+
   llvm::Error GiveMemory(WriterRank& rank, const RankShare& share) const {
-    rank.segment = Segment();  // Of an earlier layout: its memory may be needed.
-    rank.remote = nullptr;
-    if (ranks_.settings.reads_memory && HasMemories(rank.memories, share)) {
-      rank.remote = std::make_unique<RemoteMemory>(static_cast<pid_t>(rank.process), share.boxes, rank.memories);
-      if (rank.remote->IsReadable()) return llvm::Error::success();
-      rank.remote = nullptr;
-    }
-    UCP_ASSIGN_OR_RETURN(rank.segment, Segment::Create(share.bytes));
-    return llvm::Error::success();
+    if (IsElsewhere(rank)) return llvm::Error::success();
+    return rank.memory.Give(share.boxes, share.bytes, ranks_.settings.reads_memory ? &rank.own : nullptr);
   }
 
+  // For a plan, which only wants to know sizes: as long as ranks may be staging.
   void AddFiles() {
     for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
       const WriterRank& rank = ranks_.all[number];
-      if (rank.remote != nullptr) {
-        files_.Add(SegmentName(number), *rank.remote, joined_.ranks[number].bytes);
+      if (IsElsewhere(rank)) {
+        files_.AddZeros(SegmentName(number), joined_.ranks[number].bytes);
       } else {
-        files_.Add(SegmentName(number), rank.segment.memory());
+        rank.memory.AddTo(files_, SegmentName(number));
       }
       files_.Add(ValuesName(number), std::as_bytes(std::span<const char>(rank.values)));
     }
   }
 
-  bool IsOver() const { return stage_ != Stage::kWriting && ranks_.are_gone(); }
+  bool IsOver() const { return stage_ != Stage::kWriting && (has_lost_machine_ || ranks_.are_gone()); }
 
   // One turn of the loop.
   llvm::Error Step() {
@@ -161,6 +146,7 @@ class Writer {
     llvm::Expected<SocketMessage> message = rank.socket.Receive();
     if (!message) {
       llvm::consumeError(message.takeError());
+      has_lost_machine_ = has_lost_machine_ || IsElsewhere(rank);
       return Lose(rank, "its process has ended");
     }
     switch (static_cast<SaveMessageKind>(message->kind)) {
@@ -172,6 +158,8 @@ class Writer {
         return TakeProblem(number, message->bytes);
       case SaveMessageKind::kLeave:
         return Lose(rank, "it has closed its saver");
+      case SaveMessageKind::kGone:
+        return Lose(rank, "its process has ended");
       default:
         return Lose(rank, "its messages are not those of this version");
     }
@@ -268,8 +256,8 @@ class Writer {
 
   // The boxes have moved.
   void TakeMemories(WriterRank& rank) {
-    rank.memories = std::move(rank.called->memories);
-    is_laid_out_ = is_laid_out_ && rank.remote == nullptr;
+    rank.own.memories = std::move(rank.called->memories);
+    is_laid_out_ = is_laid_out_ && !rank.memory.is_own() && !IsElsewhere(rank);
   }
 
   llvm::Error CheckCalls() const {
@@ -295,9 +283,28 @@ class Writer {
     ExecutionOptions execution;
     execution.threads = ranks_.settings.threads;
     execution.memory_bytes = ranks_.settings.memory_bytes;
-    for (const RankShare& share : joined_.ranks)
-      execution.memory_bytes += share.bytes;  // They count as this process's.
-    written_.Start(files_, {joined_, std::move(request), std::move(destination), std::move(execution)}, done_.number());
+    execution.ranks = &SingleProcess();
+    if (writers_ != nullptr) {
+      execution.ranks = writers_.get();
+      BeginElsewhere(call);
+    }
+    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {  // They count as this process's.
+      if (!IsElsewhere(ranks_.all[number])) execution.memory_bytes += joined_.ranks[number].bytes;
+    }
+    written_.Start(files_, {&joined_, std::move(request), std::move(destination), std::move(execution)},
+                   done_.number());
+  }
+
+  // The writers of the other machines begin with their part, and their segments are where they are.
+  void BeginElsewhere(const SaveMessage& call) {
+    std::set<int> begun;
+    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+      WriterRank& rank = ranks_.all[number];
+      if (!IsElsewhere(rank)) continue;
+      files_.Remove(SegmentName(number));
+      if (!begun.insert(rank.machine).second) continue;
+      Send(rank, SaveMessageKind::kWrite, Encode(WriteMessage{call.path, call.force}));
+    }
   }
 
   void Finish() {
@@ -360,6 +367,9 @@ class Writer {
   Descriptor listener_;
   Descriptor done_ = Descriptor(-1);  // An eventfd: a save has been written, or not.
   WriterRanks ranks_;
+  WriterMachines machines_;
+  std::unique_ptr<SocketRanks> writers_;  // Of a job on several machines.
+  bool has_lost_machine_ = false;
   JoinedState joined_;
   bool is_laid_out_ = false;
   Stage stage_ = Stage::kIdle;
@@ -372,7 +382,10 @@ class Writer {
 }  // namespace
 
 llvm::Expected<Served> ServeRanks(FileSystem& files, Descriptor listener) {
-  return Writer(files, std::move(listener)).Run();
+  UCP_ASSIGN_OR_RETURN(std::optional<JoinedRank> first, NextRank(listener.number(), AfterSeconds(kSecondsToConnect)));
+  if (!first) return Served::kNobody;
+  if (first->join.machines.machine > 0) return RelayRanks(files, std::move(listener), std::move(*first));
+  return Writer(files, std::move(listener)).Run(std::move(*first));
 }
 
 }  // namespace ucp

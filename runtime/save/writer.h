@@ -13,7 +13,7 @@
 
 #include <llvm/Support/Error.h>
 
-#include "runtime/save/message_socket.h"
+#include "runtime/comm/message_socket.h"
 #include "runtime/storage/file_system.h"
 
 namespace ucp {

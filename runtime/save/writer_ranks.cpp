@@ -12,20 +12,17 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
+#include "runtime/comm/machine_socket.h"
 
 namespace ucp {
 namespace {
 
-constexpr double kSecondsToConnect = 60;  // Ranks connect as soon as they know the address.
-constexpr std::size_t kMostNamed = 8;     // Ranks in a message.
+constexpr std::size_t kMostNamed = 8;  // Ranks in a message.
 
-// The rank that came.
-llvm::Expected<std::size_t> Join(MessageSocket socket, WriterRanks& ranks) {
-  UCP_RETURN_IF_ERROR(socket.LimitWaiting(kSecondsToConnect));
-  const auto process = static_cast<std::uint64_t>(::getpid());
-  UCP_RETURN_IF_ERROR(socket.Send(static_cast<std::uint64_t>(SaveMessageKind::kHello), EncodeNumber(process)));
-  UCP_ASSIGN_OR_RETURN(const SocketMessage message, socket.Receive());
-  UCP_ASSIGN_OR_RETURN(JoinMessage join, DecodeJoin(message.bytes));
+// The rank is one of this job.
+llvm::Error Admit(JoinedRank joined, WriterRanks& ranks) {
+  JoinMessage& join = joined.join;
   if (ranks.all.empty()) {
     ranks.all.resize(static_cast<std::size_t>(join.ranks));
     ranks.settings = join.settings;
@@ -33,20 +30,95 @@ llvm::Expected<std::size_t> Join(MessageSocket socket, WriterRanks& ranks) {
   if (static_cast<std::size_t>(join.ranks) != ranks.all.size()) {
     return Fail(ErrorCode::kIo, "ranks of two jobs came to one writer");
   }
-  const auto number = static_cast<std::size_t>(join.rank);
-  WriterRank& rank = ranks.all[number];
-  if (rank.socket.is_open()) return Fail(ErrorCode::kIo, "rank {} came to the writer twice", number);
-  rank.socket = std::move(socket);
+  WriterRank& rank = ranks.all[static_cast<std::size_t>(join.rank)];
+  if (rank.socket.is_open() && !rank.socket.HasEnded()) {
+    return Fail(ErrorCode::kIo, "rank {} came to the writer twice", join.rank);
+  }
+  rank.socket = std::move(joined.socket);
   rank.state = std::move(join.state);
   rank.values = std::move(join.values);
-  rank.process = join.process;
-  rank.memories = std::move(join.memories);
+  rank.machine = join.machines.machine;
+  rank.own = {join.process, std::move(join.memories)};
   rank.abandoned = std::move(join.abandoned);
   rank.gone = std::move(join.problem);
-  if (!rank.gone.empty() || Encode(join.settings) == Encode(ranks.settings)) return number;
+  if (!rank.gone.empty() || Encode(join.settings) == Encode(ranks.settings)) return llvm::Error::success();
   rank.gone = "its settings of the saver are others than those of the first rank that came";
-  return number;
+  return llvm::Error::success();
 }
+
+// Those of one job, whose ranks come in any order.
+class Gathering {
+ public:
+  Gathering(WriterRanks& ranks, WriterMachines& machines) : ranks_(ranks), machines_(machines) {}
+
+  llvm::Error Take(JoinedRank joined) {
+    if (ranks_.all.empty()) {
+      seconds_ = SecondsToGather(joined.join);
+      until_ = AfterSeconds(seconds_);
+      machines_.job = joined.join.machines;
+    }
+    if (joined.machines.is_open()) machines_.listener = std::move(joined.machines);
+    return Admit(std::move(joined), ranks_);
+  }
+
+  // A caller that is not of this job is left alone.
+  llvm::Error TakeOfMachine() {
+    llvm::Expected<AcceptedMachine> accepted = AcceptMachine(machines_.listener.number(), machines_.job.secret);
+    if (!accepted) {
+      llvm::consumeError(accepted.takeError());
+      return llvm::Error::success();
+    }
+    if (accepted->purpose.kind == static_cast<std::uint64_t>(MachinePurpose::kWriter)) {
+      machines_.writers[static_cast<int>(accepted->purpose.number)] = std::move(accepted->socket);
+      return llvm::Error::success();
+    }
+    UCP_ASSIGN_OR_RETURN(JoinedRank joined, Greet(std::move(accepted->socket)));
+    return Take(std::move(joined));
+  }
+
+  bool is_complete() const {
+    const bool has_writers = !machines_.are_several() || machines_.writers.size() + 1 == machines_.job.addresses.size();
+    return HasAllRanks() && has_writers;
+  }
+
+  llvm::Error Wait(int listener) {
+    pollfd waits[] = {{listener, POLLIN, 0}, {machines_.listener.number(), POLLIN, 0}};
+    const int ready = ::poll(waits, machines_.listener.is_open() ? 2 : 1, MillisecondsUntil(until_));
+    if (ready < 0 && errno != EINTR) return Fail(ErrorCode::kIo, "poll: {}", SystemReason(errno));
+    if (ready == 0) return Missing();
+    if (ready > 0 && waits[1].revents != 0) UCP_RETURN_IF_ERROR(TakeOfMachine());
+    if (ready <= 0 || waits[0].revents == 0) return llvm::Error::success();
+    UCP_ASSIGN_OR_RETURN(MessageSocket socket, AcceptOwn(listener));
+    UCP_ASSIGN_OR_RETURN(JoinedRank joined, Greet(std::move(socket)));
+    return Take(std::move(joined));
+  }
+
+ private:
+  bool HasAllRanks() const {
+    return llvm::all_of(ranks_.all, [](const WriterRank& rank) { return rank.socket.is_open(); });
+  }
+
+  llvm::Error Missing() const {
+    if (HasAllRanks()) {
+      return Fail(ErrorCode::kIo, "the writers of {} of the job's {} machines did not connect within {} s",
+                  machines_.job.addresses.size() - 1 - machines_.writers.size(), machines_.job.addresses.size(),
+                  seconds_);
+    }
+    const std::string where =
+        machines_.are_several()
+            ? fmt::format(
+                  "; other machines look for this one at the port and addresses {} (UCP_HOST gives out another)",
+                  machines_.job.addresses.front())
+            : "";
+    return Fail(ErrorCode::kIo, "{} did not come to the writer within {} s{}",
+                ranks_.TextOf([](const WriterRank& rank) { return !rank.socket.is_open(); }), seconds_, where);
+  }
+
+  WriterRanks& ranks_;
+  WriterMachines& machines_;
+  double seconds_ = 0;
+  WriterClock::time_point until_;
+};
 
 }  // namespace
 
@@ -83,23 +155,41 @@ void Send(WriterRank& rank, SaveMessageKind kind, const std::string& bytes, int 
   llvm::consumeError(rank.socket.Send(static_cast<std::uint64_t>(kind), bytes, file));
 }
 
-llvm::Error GatherRanks(int listener, WriterRanks& ranks) {
-  WriterClock::time_point until = AfterSeconds(kSecondsToConnect);
-  std::size_t joined = 0;
-  while (ranks.all.empty() || joined < ranks.all.size()) {
-    pollfd wait{listener, POLLIN, 0};
-    const int ready = ::poll(&wait, 1, MillisecondsUntil(until));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0 && ranks.all.empty()) return llvm::Error::success();
-    if (ready <= 0) {
-      return Fail(ErrorCode::kIo, "{} did not come to the writer within {} s",
-                  ranks.TextOf([](const WriterRank& rank) { return !rank.socket.is_open(); }),
-                  ranks.settings.timeout_seconds);
-    }
-    UCP_ASSIGN_OR_RETURN(MessageSocket socket, AcceptOwn(listener));
-    UCP_RETURN_IF_ERROR(Join(std::move(socket), ranks).takeError());
-    if (++joined == 1) until = AfterSeconds(ranks.settings.timeout_seconds);
-  }
+double SecondsToGather(const JoinMessage& join) {
+  const double most = join.settings.timeout_seconds;
+  return join.comes_with_all ? std::min(kSecondsToConnect, most) : most;
+}
+
+llvm::Expected<JoinedRank> Greet(MessageSocket socket) {
+  UCP_RETURN_IF_ERROR(socket.LimitWaiting(kSecondsToConnect));
+  const auto process = static_cast<std::uint64_t>(::getpid());
+  UCP_RETURN_IF_ERROR(socket.Send(static_cast<std::uint64_t>(SaveMessageKind::kHello), EncodeNumber(process)));
+  UCP_ASSIGN_OR_RETURN(SocketMessage message, socket.Receive());
+  UCP_ASSIGN_OR_RETURN(JoinMessage join, DecodeJoin(message.bytes));
+  return JoinedRank{std::move(socket), std::move(join), std::move(message.file)};
+}
+
+llvm::Expected<std::optional<JoinedRank>> NextRank(int listener, WriterClock::time_point until) {
+  pollfd wait{listener, POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&wait, 1, MillisecondsUntil(until));
+  } while (ready < 0 && errno == EINTR);
+  if (ready <= 0) return std::nullopt;
+  UCP_ASSIGN_OR_RETURN(MessageSocket socket, AcceptOwn(listener));
+  return Greet(std::move(socket));
+}
+
+std::unique_ptr<SocketRanks> WriterMachines::Connected() {
+  std::vector<MessageSocket> sockets(job.addresses.size());
+  for (auto& [machine, socket] : writers) sockets[static_cast<std::size_t>(machine)] = std::move(socket);
+  return std::make_unique<SocketRanks>(job.machine, std::move(sockets));
+}
+
+llvm::Error GatherRanks(int listener, JoinedRank first, WriterRanks& ranks, WriterMachines& machines) {
+  Gathering gathering(ranks, machines);
+  UCP_RETURN_IF_ERROR(gathering.Take(std::move(first)));
+  while (!gathering.is_complete()) UCP_RETURN_IF_ERROR(gathering.Wait(listener));
   const WriterRank* other = ranks.FirstGone();
   if (other == nullptr) return llvm::Error::success();
   if (ranks.all.size() == 1) return MakeError(ErrorCode::kUsage, other->gone);

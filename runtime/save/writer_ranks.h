@@ -7,29 +7,32 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "runtime/save/message_socket.h"
-#include "runtime/save/remote_memory.h"
+#include "runtime/comm/message_socket.h"
+#include "runtime/comm/socket_ranks.h"
+#include "runtime/save/rank_memory.h"
 #include "runtime/save/save_messages.h"
-#include "runtime/save/segment.h"
 
 namespace ucp {
+
+using WriterClock = std::chrono::steady_clock;
+inline constexpr double kSecondsToConnect = 60;  // Ranks connect as soon as they know the address.
 
 struct WriterRank {
   MessageSocket socket;
   HeldState state;
   std::string values;
   std::vector<std::string> abandoned;  // As in JoinMessage.
-  Segment segment;
-  std::uint64_t process = 0;  // As in JoinMessage, and so is the next.
-  BoxMemories memories;
-  std::unique_ptr<RemoteMemory> remote;  // In place of `segment`, where the memory itself is read.
-  std::optional<SaveMessage> called;     // The save that it has asked for, until that ends.
+  int machine = 0;                     // The writer of another one than this gives the rank its memory.
+  RankMemory memory;
+  RankMemory::Own own;
+  std::optional<SaveMessage> called;  // The save that it has asked for, until that ends.
   bool has_staged = false;
   std::vector<SumLanes> digests;  // As in StagedMessage.
   std::set<std::string> missed;   // Paths of saves that failed, which the others have called and it has not.
@@ -51,12 +54,35 @@ struct WriterRanks {
 // A rank that does not take it has ended, which is noticed where it is listened to.
 void Send(WriterRank& rank, SaveMessageKind kind, const std::string& bytes, int file = -1);
 
-// Waits until all ranks of a job have come to `listener`. Fails (kIo) if some do not come within the timeout of the
-// first one's settings, and (kUsage) if ranks differ in their settings; `ranks` are those that came. None came: there
-// are none in it.
-[[nodiscard]] llvm::Error GatherRanks(int listener, WriterRanks& ranks);
+// A rank of this machine that has come to its writer.
+struct JoinedRank {
+  MessageSocket socket;
+  JoinMessage join;
+  Descriptor machines = Descriptor(-1);  // The socket at which other machines connect; of the lowest rank.
+};
+// Waits for one until `until`: nothing if none comes.
+llvm::Expected<std::optional<JoinedRank>> NextRank(int listener, WriterClock::time_point until);
+// In which all ranks of a job come, once one has.
+double SecondsToGather(const JoinMessage& join);
+// Greets one that has connected.
+llvm::Expected<JoinedRank> Greet(MessageSocket socket);
 
-using WriterClock = std::chrono::steady_clock;
+// The writers of a job's machines, as one of them knows them.
+struct WriterMachines {
+  JobMachines job;
+  Descriptor listener = Descriptor(-1);
+  std::map<int, MessageSocket> writers;  // By machine: the others, as far as they have connected.
+
+  bool are_several() const { return job.addresses.size() > 1; }
+  // Ends with it: their sockets are handed over.
+  std::unique_ptr<SocketRanks> Connected();
+};
+
+// Waits until all ranks of a job have come, those of this machine to `listener`, and all writers. Fails (kIo) if some
+// do not come within the timeout of the first one's settings, and (kUsage) if ranks differ in their settings; `ranks`
+// are those that came.
+[[nodiscard]] llvm::Error GatherRanks(int listener, JoinedRank first, WriterRanks& ranks, WriterMachines& machines);
+
 WriterClock::time_point AfterSeconds(double seconds);
 int MillisecondsUntil(WriterClock::time_point when);  // 0 if it has passed.
 

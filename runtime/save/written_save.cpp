@@ -25,7 +25,7 @@ void WrittenSave::Start(SegmentFiles& files, Job job, int done) {
     std::string report;
     llvm::Error error = WithinMemory([&]() -> llvm::Error {
       UCP_ASSIGN_OR_RETURN(const SaveReport saved,
-                           SaveState(files, job.state, job.request, job.destination, job.execution));
+                           SaveTogether(files, job.state, job.request, job.destination, job.execution));
       report = ReportText(saved, job.destination);
       return llvm::Error::success();
     });

@@ -8,16 +8,16 @@
 #include <string>
 #include <thread>
 
-#include "runtime/jobs/save/save.h"
-#include "runtime/save/message_socket.h"
+#include "runtime/comm/message_socket.h"
 #include "runtime/save/segment_files.h"
+#include "runtime/save_run/save_run.h"
 
 namespace ucp {
 
 class WrittenSave {
  public:
   struct Job {
-    const JoinedState& state;
+    const JoinedState* state;  // Null but at the first writer.
     SaveRequest request;
     ConversionOptions destination;
     ExecutionOptions execution;

@@ -123,8 +123,9 @@ IN_SAVE = {work.__name__: work for work in [
 ]}  # fmt: skip
 
 
-def in_save(rank: int, root: str) -> dict[str, Any]:
+def in_save(rank: int, root: str, machines: str) -> dict[str, Any]:
     """Each with a Saver of its own, and a save afterwards in which all do the same."""
+    os.environ["UCP_MACHINE"] = machines[rank]
     told = {}
     for name, work in IN_SAVE.items():
         folder = Path(root) / name

@@ -17,12 +17,13 @@ RANKS = 3
 Told = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Told, Path]:
-    """The findings of each rank, and where the saves are."""
+@pytest.fixture(scope="module", params=["aaa", "aba"], ids=["one machine", "two machines"])
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Told, Path]:
+    """The findings of each rank, and where the saves are; by the machine of each rank."""
     place = tmp_path_factory.mktemp("ranks")
     (place / "saves").mkdir()
-    return forked.run(rank_work.in_save, RANKS, place, root=str(place / "saves")), place / "saves"
+    arguments = {"root": str(place / "saves"), "machines": request.param}
+    return forked.run(rank_work.in_save, RANKS, place, **arguments), place / "saves"
 
 
 SAID = {
@@ -55,7 +56,7 @@ def test_one_never_calls(told: tuple[Told, Path]) -> None:
     for rank in (0, 2):
         found = told[0][rank]["never_calls"]
         assert found["error"] == "rank 1 of 3 did not call this save within 2 s of the others"
-        assert 2 <= found["seconds"] < 4
+        assert 1.9 <= found["seconds"] < 4  # It may call a little later than the first.
     assert not (told[1] / "never_calls" / "first").exists()
 
 

@@ -46,15 +46,20 @@ llvm::Expected<PlannedRun> PlanSave(ReadableFileSystem& files, const JoinedState
   return PlannedRun{std::move(compiled.plan), kJobFolder};
 }
 
+llvm::Expected<SaveReport> WriteSave(FileSystem& files, PlannedRun run, ConversionOptions destination,
+                                     ExecutionOptions execution, FilesOfAllRanks* nodes) {
+  execution.verify_source_crc = false;  // Memory has none.
+  destination.keeps_unfinished = false;
+  destination.io = IoMode::kBuffered;  // The source is in memory.
+  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(files, run, destination, std::move(execution), {}, nodes));
+  return SaveReport{std::move(run), std::move(outcome)};
+}
+
 llvm::Expected<SaveReport> SaveState(FileSystem& files, const JoinedState& state, const SaveRequest& request,
                                      ConversionOptions destination, ExecutionOptions execution) {
   UCP_ASSIGN_OR_RETURN(PlannedRun run, PlanSave(files, state, request, execution.threads));
   execution.ranks = &SingleProcess();
-  execution.verify_source_crc = false;  // Memory has none.
-  destination.keeps_unfinished = false;
-  destination.io = IoMode::kBuffered;  // The source is in memory.
-  UCP_ASSIGN_OR_RETURN(ConversionOutcome outcome, Convert(files, run, destination, std::move(execution), {}));
-  return SaveReport{std::move(run), std::move(outcome)};
+  return WriteSave(files, std::move(run), std::move(destination), std::move(execution));
 }
 
 }  // namespace ucp

@@ -33,8 +33,12 @@ std::string ReportText(const SaveReport& report, const ConversionOptions& destin
 llvm::Expected<PlannedRun> PlanSave(ReadableFileSystem& files, const JoinedState& state, const SaveRequest& request,
                                     unsigned threads);
 
-// Plans, and writes what the segments hold, in this process alone. `destination.destination` appears complete, or not
-// at all, and nothing is kept of a save that failed: its source is gone.
+// Writes what the segments hold, by all ranks of `execution.ranks`. `destination.destination` appears complete, or not
+// at all, and nothing is kept of a save that failed: its source is gone. `nodes`: as for Convert().
+llvm::Expected<SaveReport> WriteSave(FileSystem& files, PlannedRun run, ConversionOptions destination,
+                                     ExecutionOptions execution, FilesOfAllRanks* nodes = nullptr);
+
+// Plans, and writes, in this process alone.
 llvm::Expected<SaveReport> SaveState(FileSystem& files, const JoinedState& state, const SaveRequest& request,
                                      ConversionOptions destination, ExecutionOptions execution);
 

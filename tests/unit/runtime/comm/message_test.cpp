@@ -1,5 +1,5 @@
-// The duties of messages between ranks, for the ranks of tests, which are threads, and for those of MPI, when mpirun
-// starts this program.
+// The duties of messages between ranks, for the ranks of tests, which are threads, for ranks over sockets, and for
+// those of MPI, when mpirun starts this program.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/launcher.h"
+#include "tests/unit/runtime/comm/ranks_of_sockets.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 
 namespace ucp {
@@ -98,6 +99,12 @@ TEST(MessageTest, OfThreads) {
   OnRanks(4, AskAndAnswer);
   OnRanks(3, AnswerWhileOthersGather);
   OnRanks(3, KeepOrder);
+}
+
+TEST(MessageTest, OfSockets) {
+  OnSocketRanks(4, AskAndAnswer);
+  OnSocketRanks(3, AnswerWhileOthersGather);
+  OnSocketRanks(3, KeepOrder);
 }
 
 TEST(MessageTest, OfMpi) {

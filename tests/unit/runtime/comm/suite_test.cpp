@@ -7,6 +7,7 @@
 
 #include "compiler/support/error.h"
 #include "runtime/comm/launcher.h"
+#include "tests/unit/runtime/comm/ranks_of_sockets.h"
 #include "tests/unit/runtime/comm/suite.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 
@@ -20,6 +21,12 @@ TEST(SuiteTest, OneProcess) { EXPECT_THAT(RunCommunicatorSuite(SingleProcess()),
 TEST(SuiteTest, OfThreads) {
   for (int size : {2, 3, 5}) {
     OnRanks(size, [&](Communicator& ranks) { EXPECT_THAT(RunCommunicatorSuite(ranks), IsEmpty()); });
+  }
+}
+
+TEST(SuiteTest, OfSockets) {
+  for (int size : {2, 3, 5}) {
+    OnSocketRanks(size, [&](Communicator& ranks) { EXPECT_THAT(RunCommunicatorSuite(ranks), IsEmpty()); });
   }
 }
 

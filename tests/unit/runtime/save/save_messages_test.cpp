@@ -40,7 +40,9 @@ TEST(SaveMessagesTest, Join) {
                             77,
                             {{{nullptr, 4, {2}, {1}}}},
                             {"/a/b"},
-                            "no memory"};
+                            "no memory",
+                            {1, 3, {"4000 10.0.0.1", "4001 10.0.0.2 fd00::2"}, std::string("\0secret", 7)},
+                            true};
   llvm::Expected<JoinMessage> read = DecodeJoin(Encode(message));
   ASSERT_TRUE(static_cast<bool>(read));
   EXPECT_EQ(read->rank, 1);
@@ -54,13 +56,27 @@ TEST(SaveMessagesTest, Join) {
   EXPECT_EQ(read->values, "values");
   EXPECT_EQ(read->abandoned, std::vector<std::string>{"/a/b"});
   EXPECT_EQ(read->problem, "no memory");
+  EXPECT_EQ(read->machines.machine, 1);
+  EXPECT_EQ(read->machines.ranks_here, 3);
+  EXPECT_EQ(read->machines.addresses, message.machines.addresses);
+  EXPECT_EQ(read->machines.secret, message.machines.secret);
+  EXPECT_TRUE(read->comes_with_all);
   ExpectNoPrefix(message, DecodeJoin);
 }
 
 TEST(SaveMessagesTest, ARankThatTheJobHasNot) {
-  llvm::Expected<JoinMessage> read = DecodeJoin(Encode(JoinMessage{4, 4, {}, {}, {}, 0, {}, {}, {}}));
+  llvm::Expected<JoinMessage> read = DecodeJoin(Encode(JoinMessage{4, 4, {}, {}, {}, 0, {}, {}, {}, {}, false}));
   ASSERT_FALSE(static_cast<bool>(read));
   llvm::consumeError(read.takeError());
+}
+
+TEST(SaveMessagesTest, Write) {
+  const WriteMessage message{"/a/b", true};
+  llvm::Expected<WriteMessage> read = DecodeWrite(Encode(message));
+  ASSERT_TRUE(static_cast<bool>(read));
+  EXPECT_EQ(read->path, "/a/b");
+  EXPECT_TRUE(read->force);
+  ExpectNoPrefix(message, DecodeWrite);
 }
 
 TEST(SaveMessagesTest, LaidOut) {

@@ -1,4 +1,4 @@
-#include "runtime/save/message_socket.h"
+#include "runtime/comm/message_socket.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -21,7 +21,6 @@
 namespace ucp {
 namespace {
 
-constexpr std::uint64_t kMostMessageBytes = std::uint64_t{1} << 36;
 constexpr std::size_t kPartBytes = std::size_t{1} << 24;  // A message that claims more than it sends takes no more.
 
 struct Head {
@@ -119,12 +118,11 @@ llvm::Error MessageSocket::Send(std::uint64_t kind, std::string_view bytes, int 
   return SendAll(descriptor(), bytes.data(), bytes.size());
 }
 
-llvm::Expected<SocketMessage> MessageSocket::Receive() {
+llvm::Expected<SocketMessage> MessageSocket::Receive(std::uint64_t most_bytes) {
   Head head;
   SocketMessage message;
   UCP_RETURN_IF_ERROR(ReceiveHead(descriptor(), head, message.file));
-  if (head.bytes > kMostMessageBytes)
-    return Fail(ErrorCode::kIo, "a message of {} bytes is not one of ucp", head.bytes);
+  if (head.bytes > most_bytes) return Fail(ErrorCode::kIo, "a message of {} bytes is not one of ucp", head.bytes);
   message.kind = head.kind;
   for (std::uint64_t left = head.bytes; left > 0;) {
     const std::size_t piece = std::min<std::uint64_t>(left, kPartBytes);
@@ -144,6 +142,12 @@ llvm::Error MessageSocket::LimitWaiting(double seconds) {
     if (::setsockopt(descriptor(), SOL_SOCKET, option, &limit, sizeof limit) != 0) return Gone("setsockopt");
   }
   return llvm::Error::success();
+}
+
+bool MessageSocket::HasEnded() const {
+  char byte = 0;
+  const ssize_t seen = Uninterrupted([&] { return ::recv(descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT); });
+  return seen == 0 || (seen < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
 llvm::Expected<Listener> Listen() {

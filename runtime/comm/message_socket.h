@@ -1,5 +1,5 @@
-// Messages between a rank of a job and its writer (writer.h), over a socket of one machine. A message is a number, its
-// bytes, and perhaps an open file.
+// Messages over a stream socket: between the processes of one machine, or between machines (machine_socket.h). A
+// message is a number, its bytes, and, on one machine, perhaps an open file.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -20,6 +20,8 @@ struct SocketMessage {
 
 class MessageSocket {
  public:
+  static constexpr std::uint64_t kMostMessageBytes = std::uint64_t{1} << 36;
+
   MessageSocket() = default;
   explicit MessageSocket(Descriptor socket) : socket_(std::move(socket)) {}
 
@@ -27,8 +29,12 @@ class MessageSocket {
   [[nodiscard]] llvm::Error Send(std::uint64_t kind, std::string_view bytes, int file = -1);
   // Waits for the next message. Fails with kIo when the other side has gone, or does not finish one that it has begun
   // within LimitWaiting().
-  llvm::Expected<SocketMessage> Receive();
-  [[nodiscard]] llvm::Error LimitWaiting(double seconds);
+  // A message of more than `most_bytes` is not taken (kIo).
+  llvm::Expected<SocketMessage> Receive(std::uint64_t most_bytes = kMostMessageBytes);
+  [[nodiscard]] llvm::Error LimitWaiting(double seconds);  // 0: no longer.
+
+  // Whether the other side has gone, and has left nothing to receive.
+  bool HasEnded() const;
 
   int descriptor() const { return socket_.number(); }
   bool is_open() const { return socket_.is_open(); }

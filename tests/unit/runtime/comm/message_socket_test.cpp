@@ -1,5 +1,5 @@
 // Messages between two ends of a socket.
-#include "runtime/save/message_socket.h"
+#include "runtime/comm/message_socket.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -93,6 +93,20 @@ TEST(MessageSocketTest, ListensUnderANameOfItsOwn) {
   ASSERT_FALSE(static_cast<bool>(here->Send(9, "z")));
   EXPECT_EQ(there->Receive()->bytes, "z");
   EXPECT_FALSE(static_cast<bool>(ConnectTo("ucp-writer-of-nobody")) || false);
+}
+
+TEST(MessageSocketTest, TheOtherSideHasEnded) {
+  llvm::Expected<Listener> listener = Listen();
+  ASSERT_TRUE(static_cast<bool>(listener));
+  llvm::Expected<MessageSocket> a = ConnectTo(listener->address);
+  llvm::Expected<MessageSocket> b = AcceptOwn(listener->socket.number());
+  ASSERT_TRUE(a && b);
+  EXPECT_FALSE(b->HasEnded());
+  ASSERT_FALSE(static_cast<bool>(a->Send(1, "text")));
+  a->Close();
+  EXPECT_FALSE(b->HasEnded());  // There is something to receive.
+  ASSERT_TRUE(static_cast<bool>(b->Receive()));
+  EXPECT_TRUE(b->HasEnded());
 }
 
 }  // namespace

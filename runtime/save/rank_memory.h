@@ -1,0 +1,42 @@
+// The memory that a writer takes a rank's boxes out of: a segment that the rank stages them in, or its own.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/job_state/job_state.h"
+#include "runtime/save/remote_memory.h"
+#include "runtime/save/segment.h"
+#include "runtime/save/segment_files.h"
+#include "runtime/save/stage.h"
+
+namespace ucp {
+
+class RankMemory {
+ public:
+  // Where a rank's boxes lie, if it lets them be read there.
+  struct Own {
+    std::uint64_t process = 0;  // As in JoinMessage, and so is the next.
+    BoxMemories memories;
+  };
+
+  // For these boxes, `bytes` together. `own`: null if memory is not to be read. The memory of before is given up
+  // first.
+  [[nodiscard]] llvm::Error Give(std::span<const StagedBox> boxes, std::uint64_t bytes, const Own* own);
+
+  bool is_own() const { return remote_ != nullptr; }
+  int descriptor() const { return segment_.descriptor(); }
+  // As long as this is not given anew.
+  void AddTo(SegmentFiles& files, const std::string& name) const;
+
+ private:
+  Segment segment_;
+  std::unique_ptr<RemoteMemory> remote_;  // In place of `segment_`.
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace ucp

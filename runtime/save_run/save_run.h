@@ -1,0 +1,22 @@
+// A save carried out by its writers, one on each machine of the job: the first one plans it, and all write.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <string>
+
+#include "runtime/jobs/save/save.h"
+#include "runtime/storage/file_system.h"
+
+namespace ucp {
+
+// All writers of `execution.ranks`, which must be set, call it together. `files` has the segments of this machine's
+// ranks in kJobFolder, and those of no others. `state` and the values count at the first writer alone; elsewhere
+// `state` may be null. Otherwise as SaveState().
+llvm::Expected<SaveReport> SaveTogether(FileSystem& files, const JoinedState* state, const SaveRequest& request,
+                                        ConversionOptions destination, ExecutionOptions execution);
+
+// Removes the hidden folder of an earlier writer for the destination `path`, whose lock is gone with it.
+void RemoveRemains(FileSystem& files, const std::string& path);
+
+}  // namespace ucp

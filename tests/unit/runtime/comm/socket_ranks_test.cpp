@@ -1,0 +1,103 @@
+// Ranks over sockets: one that goes, and the parties that may connect. The duties of every communicator are tested in
+// suite_test.cpp and message_test.cpp.
+#include "runtime/comm/socket_ranks.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "compiler/support/error.h"
+#include "runtime/comm/machine_socket.h"
+#include "tests/unit/runtime/comm/ranks_of_sockets.h"
+
+namespace ucp {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string TextOf(llvm::Error error) { return error ? TakeFailure(std::move(error)).message : ""; }
+
+TEST(SocketRanksTest, ARankThatGoesIsNamed) {
+  OnSocketRanks(2, [](SocketRanks& ranks) {
+    if (ranks.rank() == 1) return;
+    llvm::cantFail(ranks.AllGather("").takeError());  // The one that rank 1 makes at its end.
+    EXPECT_THAT(TextOf(ranks.AllGather("more").takeError()), HasSubstr("rank 1 of 2 "));
+    std::byte buffer[4];
+    EXPECT_THAT(TextOf(ranks.Receive(1, 7, buffer)), HasSubstr("rank 1 of 2 is gone: "));
+  });
+}
+
+TEST(SocketRanksTest, AMessageOfAnotherLength) {
+  OnSocketRanks(2, [](SocketRanks& ranks) {
+    std::byte buffer[8] = {};
+    if (ranks.rank() == 0) llvm::cantFail(ranks.Send(1, 3, std::span(buffer).first(5)));
+    if (ranks.rank() == 1) {
+      EXPECT_EQ(TextOf(ranks.Receive(0, 3, buffer)), "rank 0 of 2 has sent 5 bytes where 8 were expected");
+    }
+  });
+}
+
+struct Connection {
+  std::string client_error;
+  std::string server_error;
+  Purpose purpose;
+};
+
+Connection Connect(const std::string& secret_of_client, const std::string& secret_of_server) {
+  MachineListener listener = llvm::cantFail(ListenToMachines());
+  Connection connection;
+  std::thread server([&] {
+    llvm::Expected<AcceptedMachine> accepted = AcceptMachine(listener.socket.number(), secret_of_server);
+    if (accepted) connection.purpose = accepted->purpose;
+    connection.server_error = TextOf(accepted.takeError());
+    listener.socket = Descriptor(-1);
+  });
+  connection.client_error = TextOf(ConnectToMachine(listener.address, secret_of_client, {5, 7}, 0).takeError());
+  server.join();
+  return connection;
+}
+
+TEST(MachineSocketTest, BothSidesKnowTheSecret) {
+  const std::string secret = llvm::cantFail(NewSecret());
+  const Connection connection = Connect(secret, secret);
+  EXPECT_EQ(connection.client_error, "");
+  EXPECT_EQ(connection.server_error, "");
+  EXPECT_EQ(connection.purpose.kind, 5U);
+  EXPECT_EQ(connection.purpose.number, 7U);
+}
+
+TEST(MachineSocketTest, AnotherSecretIsOfNoUse) {
+  const std::string secret = llvm::cantFail(NewSecret());
+  EXPECT_NE(secret, llvm::cantFail(NewSecret()));
+  const Connection connection = Connect(secret, llvm::cantFail(NewSecret()));
+  EXPECT_THAT(connection.client_error, HasSubstr("another machine of the job cannot be reached ("));
+  EXPECT_THAT(connection.client_error, HasSubstr("the other side is not a part of this job"));
+  EXPECT_NE(connection.server_error, "");
+}
+
+TEST(MachineSocketTest, ACallerThatSpeaksOfOtherThings) {
+  MachineListener listener = llvm::cantFail(ListenToMachines());
+  const std::string secret = llvm::cantFail(NewSecret());
+  std::string error;
+  std::thread server([&] { error = TextOf(AcceptMachine(listener.socket.number(), secret).takeError()); });
+  {
+    // A client that knows nothing: it says as much as a web browser would.
+    const Descriptor other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(listener.address)));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(::connect(other.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    const char text[] = "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n";
+    ASSERT_GT(::send(other.number(), text, sizeof text, MSG_NOSIGNAL), 0);
+  }
+  server.join();
+  EXPECT_THAT(error, ::testing::AnyOf(HasSubstr("is not one of ucp"), HasSubstr("closed")));
+}
+
+}  // namespace
+}  // namespace ucp

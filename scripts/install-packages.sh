@@ -12,7 +12,7 @@ packages=(
   libdeflate-dev zlib1g-dev libxxhash-dev libhwy-dev               # checksums, and vectors for them
   libopenmpi-dev openmpi-bin                                       # runs of several ranks
   libmimalloc-dev                                                  # a faster malloc()
-  libzstd-dev libtinfo-dev                                         # what LLVM links
+  libzstd-dev libtinfo-dev                                         # what LLVM links; items that PyTorch packed
   python3 python3-dev python3-venv                                 # the Python package
 )
 test_packages=(

@@ -61,7 +61,7 @@ class ReadableFileSystem {
   virtual llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) = 0;
 };
 
-// Returns the operating system's files.
+// Returns the operating system's files, and what packed parts of them hold (unpacked_file.h).
 ReadableFileSystem& RealFiles();
 
 // Reads a whole file. Fails with kBadData if it has more than `limit` bytes, and as ReadAt() does.

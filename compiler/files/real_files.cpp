@@ -14,6 +14,7 @@
 #include "compiler/files/descriptor.h"
 #include "compiler/files/lasting_inodes.h"
 #include "compiler/files/readable_file_system.h"
+#include "compiler/files/unpacking_files.h"
 #include "compiler/support/error.h"
 #include "compiler/support/ongoing_calls.h"
 
@@ -175,7 +176,8 @@ class OperatingSystemReads : public ReadableFileSystem {
 
 ReadableFileSystem& RealFiles() {
   static OperatingSystemReads files;
-  return files;
+  static UnpackingFiles with_unpacked(files);
+  return with_unpacked;
 }
 
 }  // namespace ucp

@@ -35,7 +35,8 @@ struct Checkpoint {
 
 // An archive of torch.save within a file.
 struct PackedArchive {
-  std::string file;  // Relative to the folder.
+  std::string file;      // Relative to the folder.
+  std::string unpacked;  // Not empty: the archive is all of this file, which is what those bytes unpack to.
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };

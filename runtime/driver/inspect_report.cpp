@@ -169,7 +169,8 @@ std::vector<std::string> InspectHeader(const Inspection& inspection) {
   lines.push_back(fmt::format("dtypes    {}", DTypesText(inspection.tensors)));
   const std::string optimizer = OptimizerText(inspection.source.checkpoint.training);
   if (!optimizer.empty()) lines.push_back("optimizer " + optimizer);
-  lines.push_back(fmt::format("files     {}, {}", WithThousands(storage.files.size()), HumanBytes(FileBytes(storage))));
+  const FilesOfStorage files = FilesOf(storage);
+  lines.push_back(fmt::format("files     {}, {}", WithThousands(files.count), HumanBytes(files.bytes)));
   if (!inspection.fitting_specs.empty()) {
     lines.push_back(fmt::format("spec      `{}` of the catalogue", fmt::join(inspection.fitting_specs, "`, `")));
   }

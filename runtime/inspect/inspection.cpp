@@ -12,6 +12,7 @@
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/catalogue/config_file.h"
 #include "compiler/catalogue/pick_spec.h"
+#include "compiler/files/unpacked_file.h"
 #include "compiler/formats/identity.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/plan/plan_report.h"
@@ -151,10 +152,14 @@ std::string OptimizerText(const TrainingState& training) {
   return fmt::format("{}", fmt::join(facts, ", "));
 }
 
-std::uint64_t FileBytes(const Storage& storage) {
-  std::uint64_t bytes = 0;
-  for (const StoredFile& file : storage.files) bytes += file.bytes;
-  return bytes;
+FilesOfStorage FilesOf(const Storage& storage) {
+  FilesOfStorage files;
+  for (const StoredFile& file : storage.files) {
+    if (UnpackedName::Of(file.path)) continue;
+    ++files.count;
+    files.bytes += file.bytes;
+  }
+  return files;
 }
 
 llvm::Expected<Inspection> Inspect(ReadableFileSystem& files, const SourceTexts& source, const std::string& name_glob,
@@ -207,11 +212,11 @@ void WriteInspection(const Inspection& inspection, llvm::json::OStream& json) {
   llvm::json::Object mesh;
   for (const Axis& axis : inventory.mesh.axes) mesh[axis.name] = axis.size;
   json.object([&] {
-    json.attribute("bytes", FileBytes(inventory.storage));
+    json.attribute("bytes", FilesOf(inventory.storage).bytes);
     json.attribute("checkpoint", IdentityJson(inspection.source.identity));
     json.attribute("decisions", DecisionsJson(inventory.decisions));
     if (inspection.elements) json.attribute("elements", *inspection.elements);
-    json.attribute("files", inventory.storage.files.size());
+    json.attribute("files", FilesOf(inventory.storage).count);
     json.attribute("fitting_specs", inspection.fitting_specs);
     json.attribute("folder", inventory.root);
     json.attribute("format", inventory.format);

@@ -45,7 +45,12 @@ struct Inspection {
 const char* KindName(TensorKind kind);
 // "ZeRO stage 2, 2 parameter groups"; empty if nothing of it is known.
 std::string OptimizerText(const TrainingState& training);
-std::uint64_t FileBytes(const Storage& storage);
+// As they lie in the folder: what parts of them unpack to is left out.
+struct FilesOfStorage {
+  std::size_t count = 0;
+  std::uint64_t bytes = 0;
+};
+FilesOfStorage FilesOf(const Storage& storage);
 
 // Without a spec, a tensor that tensor parallelism cuts is shown as its ranks hold it. `name_glob` says which tensors;
 // kUsage if it fits none.

@@ -60,7 +60,12 @@ class Scanning {
         continue;
       }
       for (const PackedArchive& archive : *packed) {
-        archives_[JoinPath(path, archive.file)].push_back({archive.offset, archive.bytes});
+        Archives& of_file = archives_[JoinPath(path, archive.file)];
+        if (archive.unpacked.empty()) {
+          of_file.in_it.push_back({archive.offset, archive.bytes});
+        } else {
+          of_file.unpacked.push_back(JoinPath(path, archive.unpacked));
+        }
       }
     }
   }
@@ -68,16 +73,34 @@ class Scanning {
   llvm::Expected<std::optional<objects::FileObjects>> Objects(const std::string& path) {
     UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files_.OpenForReading(path));
     if (const auto archives = archives_.find(path); archives != archives_.end()) {
-      UCP_ASSIGN_OR_RETURN(objects::FileObjects found, objects::ObjectsInArchives(*file, archives->second, known_));
+      UCP_ASSIGN_OR_RETURN(objects::FileObjects found,
+                           objects::ObjectsInArchives(*file, archives->second.in_it, known_));
+      for (const std::string& unpacked : archives->second.unpacked) UCP_RETURN_IF_ERROR(AddUnpacked(unpacked, found));
       return found;
     }
     return objects::ObjectsIn(*file, known_);
   }
 
+  llvm::Error AddUnpacked(const std::string& path, objects::FileObjects& found) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
+    UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files_.OpenForReading(path));
+    const pytorch::FileRange all{0, file->bytes()};
+    UCP_ASSIGN_OR_RETURN(const objects::FileObjects inside,
+                         objects::ObjectsInArchives(*file, std::span(&all, 1), known_));
+    found.Add(inside);
+    return llvm::Error::success();
+  }
+
+  // Of a file that holds several.
+  struct Archives {
+    std::vector<pytorch::FileRange> in_it;
+    std::vector<std::string> unpacked;  // Paths of the files that parts of it unpack to.
+  };
+
   ReadableFileSystem& files_;
   ObjectScan& scan_;
   const objects::KnownObjects known_{{}, objects::KnownFor::kScans};
-  std::unordered_map<std::string, std::vector<pytorch::FileRange>> archives_;  // By path; of files that hold several.
+  std::unordered_map<std::string, Archives> archives_;  // By path.
 };
 
 }  // namespace

@@ -25,7 +25,6 @@ Result = subprocess.CompletedProcess[str]
 Damage = Callable[[Path], None]
 
 SOURCE = FIXTURES / "dcp" / "fsdp2" / "checkpoint"
-COMPRESSED = FIXTURES.parent / "unit/compiler/formats/dcp/samples/compressed"
 TENSOR = "model.model.layers.0.up_proj.weight"  # Of ten rows: 3, 3, 3 and 1.
 STATE = "optim.state.model.layers.0.up_proj.weight.exp_avg"
 
@@ -264,20 +263,6 @@ def test_other_forms_of_items(ucprun: Path, tmp_path: Path) -> None:
     dcp.save({"weight": torch.ones(3)}, storage_writer=writer, no_dist=True)
     result = convert(ucprun, tmp_path / "saved", tmp_path / "ours", "safetensors")
     expect_refusal(result, tmp_path / "ours", "__0_0.distcp")
-
-
-def test_compressed_items(ucprun: Path, tmp_path: Path) -> None:
-    """As an extension of the writer makes them; they are never taken for what they are not, whatever metadata says."""
-    copy = Path(shutil.copytree(COMPRESSED, tmp_path / "changed"))
-    out = tmp_path / "ours"
-    expect_refusal(convert(ucprun, copy, out, "safetensors"), out, "zstd", ".metadata", "without `_extensions`")
-
-    def forget(metadata: Any) -> None:
-        for place in metadata.storage_data.values():
-            del place.transform_descriptors
-
-    change_metadata(copy, forget)
-    expect_refusal(convert(ucprun, copy, out, "safetensors"), out, "does not begin as one that torch.save wrote")
 
 
 def test_files_of_an_earlier_save(copy: Path, ucprun: Path, tmp_path: Path) -> None:

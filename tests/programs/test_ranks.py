@@ -240,7 +240,7 @@ class WithoutMpi(ProgramTest):
         )
         self.assert_refused(result, 1, "a launcher started 4 ranks", "built without MPI")
         version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True)
-        self.assertIn("(no MPI, no CUDA)", version.stdout)
+        self.assertIn(", no MPI, no CUDA)", version.stdout)
         self.assertEqual(subprocess.run(command, cwd=self.folder, check=False, capture_output=True).returncode, 0)
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compiler/formats/dcp/entries/check_chunks.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
@@ -13,6 +14,9 @@ namespace {
 constexpr std::uint64_t kEndBytes = 1024;
 // Between two items that are neighbours: some writers begin each at a round number.
 constexpr std::uint64_t kMostBetween = 256;
+// PyTorch packs no storage that is larger than its tensor. The archive around it takes less than this.
+constexpr std::uint64_t kMostAround = 64 << 10;
+constexpr std::uint64_t kMostOfValue = std::uint64_t{1} << 30;
 
 // A stride along a dimension of one position means nothing.
 bool IsRowMajor(const pytorch::Tensor& tensor, std::int64_t elements) {
@@ -86,6 +90,16 @@ llvm::Expected<TensorAndStorage> TensorOf(const pytorch::Archive& archive, std::
   for (const std::int64_t size : tensor->sizes) elements *= size;  // The archive reader checked that it fits.
   if (!IsRowMajor(*tensor, elements)) read.strides = tensor->strides;
   return TensorAndStorage{std::move(read), &extent};
+}
+
+UnpackedName NameToUnpack(const std::string& file, const Entry& entry, const Chunk& chunk) {
+  std::uint64_t most = kMostOfValue;
+  if (entry.is_tensor) {
+    llvm::Expected<std::int64_t> elements = ElementsOf(chunk.sizes, entry.dtype);
+    most = elements ? static_cast<std::uint64_t>(*elements * ItemBytes(entry.dtype)) + kMostAround : kMostAround;
+    if (!elements) llvm::consumeError(elements.takeError());  // Only where nobody checked the metadata.
+  }
+  return {file, {chunk.place.offset, chunk.place.bytes}, most, false};
 }
 
 }  // namespace ucp::dcp

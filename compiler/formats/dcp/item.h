@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "compiler/files/readable_file_system.h"
+#include "compiler/files/unpacked_file.h"
+#include "compiler/formats/dcp/entries/entry.h"
 #include "compiler/formats/dcp/entries/stored_items.h"
 #include "compiler/formats/pytorch/archive/archive_reader.h"
 
@@ -56,5 +58,8 @@ struct TensorAndStorage {
   const pytorch::StorageExtent* storage = nullptr;  // Of the archive.
 };
 llvm::Expected<TensorAndStorage> TensorOf(const pytorch::Archive& archive, std::uint64_t begin);
+
+// The file that an item unpacks to, before anybody knows how many bytes it has: the metadata says how many it may have.
+UnpackedName NameToUnpack(const std::string& file, const Entry& entry, const Chunk& chunk);
 
 }  // namespace ucp::dcp

@@ -45,7 +45,8 @@ llvm::Error Items::Read(const std::vector<std::string>& paths, std::vector<Wante
   UCP_RETURN_IF_ERROR(CheckPlaces());
   for (std::size_t i = 0; i < wanted_.size(); ++i) wanted_[i].chunk->place.item = static_cast<std::uint32_t>(i);
   UCP_RETURN_IF_ERROR(ReadItems());
-  HashFiles(paths);
+  PlaceUnpacked();
+  HashFiles();
   return llvm::Error::success();
 }
 
@@ -89,6 +90,7 @@ llvm::Error Items::ReadItems() {
   }
   begins.push_back(wanted_.size());
   items_.resize(wanted_.size());
+  unpacked_bytes_.resize(wanted_.size());
   for (unsigned thread = 0; thread < std::max(threads_, 1U); ++thread) forms_.emplace_back(pickles_);
   return ForEachInParallel(begins.size() - 1, {threads_, nullptr}, [&](unsigned thread, std::uint64_t stretch) {
     return ReadStretch(forms_[thread], begins[stretch], begins[stretch + 1]);
@@ -104,16 +106,50 @@ llvm::Error Items::ReadStretch(ItemForms& forms, std::size_t begin, std::size_t 
   ItemFile ends(*file);
   for (std::size_t i = begin; i < end; ++i) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
-    const WantedItem& item = wanted_[i];
-    UCP_RETURN_IF_ERROR(ends.Move(range(i), i + 1 < end ? std::optional(range(i + 1)) : std::nullopt));
-    auto read = forms.Read(ends, range(i), item.entry->is_tensor);
-    if (!read) return AddContext(read.takeError(), PlaceText(item));
-    if (llvm::Error error = item.entry->is_tensor ? CheckTensor(item, read->form->tensor) : llvm::Error::success()) {
-      return AddContext(AddContext(std::move(error), fmt::format("`{}`", file->path())), PlaceText(item));
+    if (wanted_[i].chunk->place.is_packed) {
+      UCP_RETURN_IF_ERROR(ReadPacked(forms, i));
+      continue;
     }
-    items_[i] = *read;
+    UCP_RETURN_IF_ERROR(ends.Move(range(i), i + 1 < end ? std::optional(range(i + 1)) : std::nullopt));
+    UCP_RETURN_IF_ERROR(ReadItem(forms, ends, range(i), i));
   }
   return llvm::Error::success();
+}
+
+llvm::Error Items::ReadPacked(ItemForms& forms, std::size_t number) {
+  const WantedItem& item = wanted_[number];
+  const UnpackedName name = NameToUnpack(JoinPath(folder_, files_[item.file].path), *item.entry, *item.chunk);
+  auto file = file_system_.OpenForReading(name.Path());
+  if (!file) return AddContext(file.takeError(), fmt::format("`{}`", item.entry->key));
+  const pytorch::FileRange all{0, (*file)->bytes()};
+  ItemFile ends(**file);
+  UCP_RETURN_IF_ERROR(ends.Move(all, std::nullopt));
+  UCP_RETURN_IF_ERROR(ReadItem(forms, ends, all, number));
+  unpacked_bytes_[number] = all.bytes;
+  return llvm::Error::success();
+}
+
+llvm::Error Items::ReadItem(ItemForms& forms, ItemFile& ends, pytorch::FileRange range, std::size_t number) {
+  const WantedItem& item = wanted_[number];
+  auto read = forms.Read(ends, range, item.entry->is_tensor);
+  if (!read) return AddContext(read.takeError(), PlaceText(item));
+  if (llvm::Error error = item.entry->is_tensor ? CheckTensor(item, read->form->tensor) : llvm::Error::success()) {
+    return AddContext(AddContext(std::move(error), fmt::format("`{}`", ends.path())), PlaceText(item));
+  }
+  items_[number] = *read;
+  return llvm::Error::success();
+}
+
+void Items::PlaceUnpacked() {
+  for (std::size_t i = 0; i < wanted_.size(); ++i) {
+    ItemPlace& place = wanted_[i].chunk->place;
+    if (!place.is_packed) continue;
+    const UnpackedName name{files_[wanted_[i].file].path, {place.offset, place.bytes}, unpacked_bytes_[i], true};
+    wanted_[i].file = static_cast<std::uint32_t>(files_.size());
+    files_.push_back({name.Path(), storage_.Add(StoredFile{name.Path(), name.bytes, ""})});
+    place.offset = 0;
+    place.bytes = name.bytes;
+  }
 }
 
 Record Items::record(const Chunk& chunk) const {
@@ -123,8 +159,8 @@ Record Items::record(const Chunk& chunk) const {
           item.crc32};
 }
 
-void Items::HashFiles(const std::vector<std::string>& paths) {
-  std::vector<std::string> all(paths.size());
+void Items::HashFiles() {
+  std::vector<std::string> all(files_.size());
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     std::string& items = all[wanted_[i].file];
     items.append(fmt::format_int(wanted_[i].chunk->place.offset).str()).append(1, ' ');

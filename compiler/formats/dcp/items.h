@@ -44,7 +44,8 @@ class Items final : public StoredItems {
 
   // Enters the files into the storage, with the hash of all pickles in each, and reads the items. Call once. Fails
   // where a file is missing or too short, where two items overlap, and where an item differs from the metadata.
-  // Numbers the items in their chunks.
+  // Numbers the items in their chunks. Those that were packed are then placed in files of their own, which the storage
+  // also has (compiler/files/unpacked_file.h).
   [[nodiscard]] llvm::Error Read(const std::vector<std::string>& paths, std::vector<WantedItem> wanted);
 
   // Of a chunk of a tensor that was read.
@@ -61,7 +62,10 @@ class Items final : public StoredItems {
   llvm::Error CheckPlaces() const;
   llvm::Error ReadItems();
   llvm::Error ReadStretch(ItemForms& forms, std::size_t begin, std::size_t end);
-  void HashFiles(const std::vector<std::string>& paths);
+  llvm::Error ReadPacked(ItemForms& forms, std::size_t number);
+  llvm::Error ReadItem(ItemForms& forms, ItemFile& ends, pytorch::FileRange range, std::size_t number);
+  void PlaceUnpacked();
+  void HashFiles();
 
   ReadableFileSystem& file_system_;
   const std::string folder_;
@@ -70,9 +74,10 @@ class Items final : public StoredItems {
   SourceArchives archives_;
   pytorch::PickleCache pickles_;
   std::vector<DataFile> files_;
-  std::vector<WantedItem> wanted_;  // Sorted by place.
-  std::vector<ItemForms> forms_;    // Of each thread.
-  std::vector<FormedItem> items_;   // As `wanted_`.
+  std::vector<WantedItem> wanted_;             // Sorted by place.
+  std::vector<ItemForms> forms_;               // Of each thread.
+  std::vector<FormedItem> items_;              // As `wanted_`.
+  std::vector<std::uint64_t> unpacked_bytes_;  // As `wanted_`; of those that were packed.
 };
 
 }  // namespace ucp::dcp

@@ -29,6 +29,8 @@ llvm::Error RefuseMegatron(std::string_view why) {
               "it was saved by Megatron Core ({}), whose `torch_dist` checkpoints this version does not read", why);
 }
 
+constexpr std::string_view kPackedByZstd = "`stream.zstd/1`";  // As a message has it.
+
 constexpr std::array<std::string_view, 3> kPartsOfPlace = {"relative_path", "offset", "length"};
 
 // In messages, which are made when there is one: there may be a million places.
@@ -179,7 +181,7 @@ class Joiner {
     if (!objects_.Is(info, "_StorageInfo")) {
       return objects_.Unexpected(PlaceText(key), info, "torch.distributed.checkpoint.filesystem._StorageInfo");
     }
-    UCP_RETURN_IF_ERROR(CheckPlain(info, key));
+    UCP_ASSIGN_OR_RETURN(const bool is_packed, IsPacked(info, key));
     std::array<Id, 3> parts{};
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto found = objects_.FindAttribute(info, kPartsOfPlace[i]);
@@ -198,26 +200,28 @@ class Joiner {
                   PlaceText(key), objects_.Called(length), objects_.Called(offset), *text);
     }
     UCP_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(*text, key));
-    return ItemPlace{
-        .file = file, .offset = static_cast<std::uint64_t>(*begin), .bytes = static_cast<std::uint64_t>(*bytes)};
+    return ItemPlace{.file = file,
+                     .offset = static_cast<std::uint64_t>(*begin),
+                     .bytes = static_cast<std::uint64_t>(*bytes),
+                     .is_packed = is_packed};
   }
 
-  llvm::Error CheckPlain(Id info, std::string_view key) const {
+  llvm::Expected<bool> IsPacked(Id info, std::string_view key) const {
     const auto transforms = objects_.FindAttribute(info, "transform_descriptors");
-    if (!transforms || tree_.IsNone(*transforms)) return llvm::Error::success();
+    if (!transforms || tree_.IsNone(*transforms)) return false;
     std::string names;
     if (tree_.kind(*transforms) == Kind::kList) {
-      if (tree_.Count(*transforms) == 0) return llvm::Error::success();
+      if (tree_.Count(*transforms) == 0) return false;
       tree_.ForEach(*transforms, [&](Id id) {
         names += (names.empty() ? "" : ", ") + objects_.Called(id);
         return names.size() < 80;
       });
     }
+    if (names == kPackedByZstd) return true;
     return Fail(ErrorCode::kUnsupported,
-                "`{}` was transformed by {} when it was saved, and items as torch.save writes them alone are read; "
-                "load it with "
-                "PyTorch and save it again without `_extensions`",
-                key, names.empty() ? objects_.Called(*transforms) : names);
+                "`{}` was transformed by {} when it was saved, and items are read as torch.save writes them or packed "
+                "by {}; load it with PyTorch and save it again without `_extensions`",
+                key, names.empty() ? objects_.Called(*transforms) : names, kPackedByZstd);
   }
 
   llvm::Expected<std::uint32_t> FileOf(std::string_view path, std::string_view key) {

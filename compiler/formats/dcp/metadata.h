@@ -27,7 +27,7 @@ enum class MetadataOf { kAllRanks, kOneRank };
 
 // Checks everything that the file says about itself; the data files are not looked at. Fails with kBadData where it
 // contradicts itself, and with kUnsupported for other writers' metadata, which is refused by the name of its class, and
-// for items that were compressed.
+// for items behind other transforms than zstd.
 llvm::Expected<Metadata> ReadMetadata(std::string_view pickle, MetadataOf of = MetadataOf::kAllRanks);
 
 // Returns the metadata of all ranks together, of that of each. Items that several ranks saved are those of the first.

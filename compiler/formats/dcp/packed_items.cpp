@@ -3,6 +3,7 @@
 #include "compiler/formats/dcp/packed_items.h"
 
 #include "compiler/formats/dcp/file_names.h"
+#include "compiler/formats/dcp/item.h"
 #include "compiler/formats/dcp/metadata.h"
 #include "compiler/support/error.h"
 
@@ -21,7 +22,9 @@ llvm::Expected<std::vector<PackedArchive>> PackedItems(ReadableFileSystem& files
     for (const Entry& entry : metadata->entries) {
       for (const Chunk& chunk : entry.chunks) {
         if (chunk.place.bytes == 0) continue;
-        items.push_back({metadata->files[chunk.place.file], chunk.place.offset, chunk.place.bytes});
+        const std::string& file = metadata->files[chunk.place.file];
+        const std::string unpacked = chunk.place.is_packed ? NameToUnpack(file, entry, chunk).Path() : "";
+        items.push_back({file, unpacked, chunk.place.offset, chunk.place.bytes});
       }
     }
   }

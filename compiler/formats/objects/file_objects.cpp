@@ -146,6 +146,18 @@ bool FileObjects::IsSafe() const {
          std::all_of(by_name.begin(), by_name.end(), [](const auto& entry) { return entry.second.is_known; });
 }
 
+void FileObjects::Add(const FileObjects& other) {
+  for (const auto& [name, found] : other.by_name) {
+    FoundObject& sum = by_name[name];
+    sum.called += found.called;
+    sum.named += found.named;
+    sum.is_known = sum.is_known && found.is_known;
+    if (sum.calls.empty()) sum.calls = found.calls;
+  }
+  if (odd_instruction.empty()) odd_instruction = other.odd_instruction;
+  if (unread.empty()) unread = other.unread;
+}
+
 llvm::Expected<std::optional<FileObjects>> ObjectsIn(const ReadableFile& file, const KnownObjects& known) {
   return FileScanner(file, known).Scan();
 }

@@ -30,6 +30,7 @@ struct FileObjects {
   std::string unread;           // Why the file, or the rest of it, is not known; empty if all of it is.
 
   bool IsSafe() const;  // All of it is known.
+  void Add(const FileObjects& other);
 };
 
 // Of an archive or a stream that torch.save wrote, or of a row of pickles of any protocol. Returns nothing for a file

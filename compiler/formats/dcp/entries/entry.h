@@ -19,6 +19,7 @@ struct ItemPlace {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::uint32_t item = 0;  // Of those that Items::Read() read.
+  bool is_packed = false;  // By zstd.
 };
 
 using Extents = llvm::SmallVector<std::int64_t, 3>;  // One number for each dimension.

@@ -110,7 +110,7 @@ def save() -> None:
 
 
 def compress() -> None:
-    """Every item is a stream of zstd."""
+    """Every item is a stream of zstd. The elements are their places in the tensor."""
     from torch.distributed.checkpoint._extension import ZStandard
 
     if not ZStandard.is_available():
@@ -118,7 +118,12 @@ def compress() -> None:
         return
     shutil.rmtree(SAMPLES / "compressed", ignore_errors=True)
     writer = dcp.FileSystemWriter(SAMPLES / "compressed", _extensions=[ZStandard()])
-    dcp.save({"model": {"a.weight": torch.zeros(64, 64)}, "epoch": 3}, storage_writer=writer, no_dist=True)
+    model = {
+        "a.weight": torch.arange(4096, dtype=torch.float32).reshape(64, 64),
+        "a.bias": torch.arange(64, dtype=torch.bfloat16),
+        "turned": torch.arange(6, dtype=torch.float32).reshape(3, 2).t(),
+    }
+    dcp.save({"model": model, "epoch": 3}, storage_writer=writer, no_dist=True)
 
 
 def save_by_torch_checkpointing(rank: int, ranks: int) -> None:

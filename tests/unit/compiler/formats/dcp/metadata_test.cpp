@@ -152,10 +152,17 @@ TEST(DcpMetadata, PlacesAreParts) {
   EXPECT_EQ(RefusalOfPlace("length", nullptr), "the place of `model.a` has no attribute `length`");
 }
 
-TEST(DcpMetadata, TransformedItemsAreRefused) {
+TEST(DcpMetadata, TransformsOfItems) {
   EXPECT_EQ(RefusalOfPlace("transform_descriptors", pytorch::MakeNone()), "accepted");
-  EXPECT_THAT(RefusalOfPlace("transform_descriptors", MakeList({MakeText("stream.zstd/1")})),
-              HasSubstr("`model.a` was transformed by `stream.zstd/1` when it was saved"));
+  EXPECT_EQ(RefusalOfPlace("transform_descriptors", MakeList({})), "accepted");
+  EXPECT_EQ(RefusalOfPlace("transform_descriptors", MakeList({MakeText("stream.zstd/1")})), "accepted");
+  EXPECT_EQ(RefusalOfPlace("transform_descriptors", MakeList({MakeText("stream.zstd/2")})),
+            "`model.a` was transformed by `stream.zstd/2` when it was saved, and items are read as torch.save writes "
+            "them or packed by `stream.zstd/1`; load it with PyTorch and save it again without `_extensions`");
+  EXPECT_THAT(RefusalOfPlace("transform_descriptors", MakeList({MakeText("stream.zstd/1"), MakeText("stream.zstd/1")})),
+              HasSubstr("`model.a` was transformed by `stream.zstd/1`, `stream.zstd/1` when it was saved"));
+  EXPECT_THAT(RefusalOfPlace("transform_descriptors", MakeList({MakeText("mine.cipher/1")})),
+              HasSubstr("`model.a` was transformed by `mine.cipher/1` when it was saved"));
 }
 
 TEST(DcpMetadata, TablesMustFit) {

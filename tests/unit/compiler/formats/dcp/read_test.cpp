@@ -354,13 +354,6 @@ TEST_F(DcpRead, MegatronIsRefused) {
   EXPECT_THAT(Refusal(), HasSubstr("was saved by Megatron Core (`common.pt`"));
 }
 
-// As the real package writes it.
-TEST_F(DcpRead, CompressedItemsArePointedOut) {
-  EXPECT_THAT(Refusal(SamplePath("compressed")),
-              HasSubstr("`epoch` was transformed by `stream.zstd/1` when it was saved, and items as torch.save writes "
-                        "them alone are read; load it with PyTorch and save it again without `_extensions`"));
-}
-
 TEST_F(DcpRead, MetadataOfTorchCheckpointingAlone) {
   std::ofstream(Path("metadata.pkl")) << "";
   EXPECT_THAT(Refusal(), HasSubstr("is not a recognised checkpoint"));

@@ -6,10 +6,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
+#include "compiler/files/readable_file_system.h"
 #include "compiler/formats/pytorch/values/value.h"
 #include "compiler/formats/recognise/recognise.h"
 #include "compiler/support/checked_math.h"
@@ -24,9 +23,10 @@ const std::filesystem::path& Folder() {
 }
 
 std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.good()) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
+  auto content = ReadWholeFile(RealFiles(), path.string(), std::uint64_t{1} << 30);
+  if (content) return *std::move(content);
+  ADD_FAILURE() << TakeFailure(content.takeError()).message;
+  return "";
 }
 
 TrueTensor TensorFrom(const llvm::json::Object& object) {

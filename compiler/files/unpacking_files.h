@@ -1,0 +1,27 @@
+// Files, and among them what parts of them unpack to (unpacked_file.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/files/readable_file_system.h"
+
+namespace ucp {
+
+class UnpackingFiles : public ReadableFileSystem {
+ public:
+  // `files` must outlive this and everything that is opened by it.
+  explicit UnpackingFiles(ReadableFileSystem& files) : files_(files) {}
+
+  llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
+  llvm::Expected<PathKind> Kind(const std::string& path) override;
+  // Of an unpacked file: that of the packed one, with its own number of bytes.
+  llvm::Expected<FileStatus> Status(const std::string& path) override;
+  llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override { return files_.List(path); }
+
+ private:
+  ReadableFileSystem& files_;
+};
+
+}  // namespace ucp

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "compiler/plan/kept_cuts.h"
 #include "compiler/support/units.h"
 
 namespace ucp {
@@ -30,6 +31,7 @@ std::vector<std::string> PlanReport(const Plan& plan) {
   lines.push_back(fmt::format("copy     {}", HumanBytes(totals.bytes_to_copy)));
   lines.push_back(fmt::format("compare  {} of replicas and weights", HumanBytes(totals.bytes_to_compare)));
   lines.push_back(fmt::format("write    {}", HumanBytes(totals.bytes_to_write)));
+  if (KeepsCuts(plan)) lines.push_back(fmt::format("same     {}", kCutsAreKept));
   for (const auto& [reason, count] : UnusedByReason(plan)) {
     lines.push_back(fmt::format("unused   {} shard{}: {}", WithThousands(count), count == 1 ? "" : "s", reason));
   }
@@ -52,7 +54,7 @@ llvm::json::Object PlanReportJson(const Plan& plan) {
                             {"bytes_to_copy", totals.bytes_to_copy},   {"bytes_to_compare", totals.bytes_to_compare},
                             {"bytes_to_write", totals.bytes_to_write}, {"unused", std::move(unused)},
                             {"remarks", std::move(remarks)},           {"decisions", DecisionsJson(plan.decisions)},
-                            {"left_out", LeftOutJson(plan.left_out)}};
+                            {"left_out", LeftOutJson(plan.left_out)},  {"keeps_cuts", KeepsCuts(plan)}};
 }
 
 llvm::json::Array LeftOutJson(const std::vector<LeftOut>& left_out) {

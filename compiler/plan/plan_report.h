@@ -10,6 +10,10 @@
 
 namespace ucp {
 
+// Of a conversion that KeepsCuts().
+inline constexpr const char* kCutsAreKept =
+    "source and target have the same format, cuts and dtypes: a copy of the files has the same tensors";
+
 std::vector<std::string> PlanReport(const Plan& plan);
 llvm::json::Object PlanReportJson(const Plan& plan);
 // Returns a list of {file, path, object, calls}.

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "compiler/command_line/terminal.h"
+#include "compiler/plan/kept_cuts.h"
 #include "compiler/plan/plan_report.h"
 #include "compiler/support/units.h"
 #include "runtime/jobs/convert/convert.h"
@@ -85,6 +86,7 @@ void PrintReport(const PlannedRun& run, const WatchedOutcome& outcome, const Con
   PrintWhatWasDoneBefore(report);
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) ShowMessage("warning: " + RoundingText(mismatch));
   for (const std::string& remark : plan.remarks) ShowMessage("note: " + remark);
+  if (options.has_source && KeepsCuts(plan)) ShowMessage(fmt::format("note: {}", kCutsAreKept));
   for (const std::string& note : report.notes) ShowMessage("note: " + note);
   const std::vector<RankDecision> decisions = AllDecisions(plan, report);
   for (const std::string& note : DecisionNotes(plan.preference, decisions)) ShowMessage("note: " + note);

@@ -25,10 +25,10 @@ llvm::json::Array PartsJson(const Plan& plan, const TargetParts& parts) {
 }
 
 // The keys about a source, and about what was read of it.
-constexpr std::array<const char*, 13> kOfSource = {
-    "checkpoint",          "source_format", "source_mesh",    "source_files",      "bytes_to_copy",
-    "bytes_to_compare",    "bytes_copied",  "bytes_compared", "bytes_checksummed", "unused",
-    "rounding_mismatches", "decisions",     "bytes_exchanged"};
+constexpr std::array<const char*, 14> kOfSource = {
+    "checkpoint",          "source_format", "source_mesh",     "source_files",      "bytes_to_copy",
+    "bytes_to_compare",    "bytes_copied",  "bytes_compared",  "bytes_checksummed", "unused",
+    "rounding_mismatches", "decisions",     "bytes_exchanged", "keeps_cuts"};
 
 }  // namespace
 

@@ -14,7 +14,9 @@
 namespace ucp {
 namespace {
 
+// Of the source of a save there are not any files to copy.
 std::string TextOf(llvm::json::Object object) {
+  object.erase("keeps_cuts");
   std::string text;
   llvm::raw_string_ostream out(text);
   out << llvm::json::Value(std::move(object));

@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <llvm/ADT/DenseMap.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <unordered_map>
 
 #include "compiler/formats/dcp/entries/check_chunks.h"
@@ -35,6 +37,43 @@ constexpr std::array<std::string_view, 3> kPartsOfPlace = {"relative_path", "off
 
 // In messages, which are made when there is one: there may be a million places.
 std::string PlaceText(std::string_view key) { return fmt::format("the place of `{}`", key); }
+
+// The place of a chunk, as the table of places has it.
+struct Placed {
+  Extents offsets;
+  bool has_offsets = false;
+  ItemPlace place;
+};
+
+// PyTorch lists the places of an entry as it lists its chunks, by rising ranks: such places go into the chunks at once.
+class PlacesOfEntry {
+ public:
+  void Add(Entry& entry, Placed placed) {
+    if (others_.empty() && entry.is_tensor && taken_ < entry.chunks.size()) {
+      Chunk& next = entry.chunks[taken_];
+      const bool is_later = taken_ == 0 || entry.chunks[taken_ - 1].offsets < placed.offsets;
+      if (is_later && next.offsets == placed.offsets) {
+        next.place = placed.place;
+        ++taken_;
+        return;
+      }
+    }
+    others_.push_back(std::move(placed));
+  }
+
+  // Whether each chunk has its place.
+  bool AreInOrder(const Entry& entry) const { return others_.empty() && taken_ == entry.chunks.size(); }
+
+  // Returns them all.
+  std::vector<Placed> Take(const Entry& entry) {
+    for (std::size_t i = 0; i < taken_; ++i) others_.push_back({entry.chunks[i].offsets, true, entry.chunks[i].place});
+    return std::move(others_);
+  }
+
+ private:
+  std::size_t taken_ = 0;       // So many chunks have theirs.
+  std::vector<Placed> others_;  // From the first one on that is not the next chunk's.
+};
 
 class Joiner {
  public:
@@ -163,17 +202,17 @@ class Joiner {
       return objects_.Unexpected("a key of `storage_data`", index, "MetadataIndex");
     }
     UCP_ASSIGN_OR_RETURN(const Id name, objects_.Attribute(index, "fqn", "a key of `storage_data`"));
-    UCP_ASSIGN_OR_RETURN(const std::string_view text, objects_.NeedText(name, "`fqn` of a key of `storage_data`"));
-    const auto found = number_of_key_.find(text);
-    if (found == number_of_key_.end()) return llvm::Error::success();  // No entry has it: nobody reads it.
+    UCP_ASSIGN_OR_RETURN(const std::optional<std::size_t> number, EntryOf(name));
+    if (!number) return llvm::Error::success();  // No entry has it: nobody reads it.
+    Entry& entry = result_.entries[*number];
     Placed placed;
     const auto offset = objects_.FindAttribute(index, "offset");
     placed.has_offsets = offset && !tree_.IsNone(*offset);
     if (placed.has_offsets) {
-      UCP_ASSIGN_OR_RETURN(placed.offsets, objects_.NeedExtents(index, "offset", text));
+      UCP_ASSIGN_OR_RETURN(placed.offsets, objects_.NeedExtents(index, "offset", entry.key));
     }
-    UCP_ASSIGN_OR_RETURN(placed.place, PlaceOf(value, text));
-    places_[found->second].push_back(std::move(placed));
+    UCP_ASSIGN_OR_RETURN(placed.place, PlaceOf(value, entry.key));
+    places_[*number].Add(entry, std::move(placed));
     return llvm::Error::success();
   }
 
@@ -191,15 +230,13 @@ class Joiner {
       parts[i] = *found;
     }
     const auto [path, offset, length] = parts;
-    auto text = objects_.NeedText(path, "`relative_path`");
-    if (!text) return AddContext(text.takeError(), PlaceText(key));
+    UCP_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(path, key));
     const auto begin = tree_.Integer(offset);
     const auto bytes = tree_.Integer(length);
     if (!begin || !bytes || *begin < 0 || *bytes <= 0) {
       return Fail(ErrorCode::kBadData, "{} is {} bytes from {} on of `{:.200}`, which is not a part of a file",
-                  PlaceText(key), objects_.Called(length), objects_.Called(offset), *text);
+                  PlaceText(key), objects_.Called(length), objects_.Called(offset), result_.files[file]);
     }
-    UCP_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(*text, key));
     return ItemPlace{.file = file,
                      .offset = static_cast<std::uint64_t>(*begin),
                      .bytes = static_cast<std::uint64_t>(*bytes),
@@ -224,18 +261,33 @@ class Joiner {
                 key, names.empty() ? objects_.Called(*transforms) : names, kPackedByZstd);
   }
 
-  llvm::Expected<std::uint32_t> FileOf(std::string_view path, std::string_view key) {
-    if (const auto known = number_of_file_.find(path); known != number_of_file_.end()) return known->second;
-    UCP_RETURN_IF_ERROR(CheckFilePath(path, key));
-    const auto number = static_cast<std::uint32_t>(result_.files.size());
-    result_.files.emplace_back(path);
-    number_of_file_.emplace(path, number);
+  // Texts that occur often are one value of the pickle.
+  llvm::Expected<std::optional<std::size_t>> EntryOf(Id name) {
+    if (const auto known = entry_of_name_.find(name); known != entry_of_name_.end()) return known->second;
+    UCP_ASSIGN_OR_RETURN(const std::string_view text, objects_.NeedText(name, "`fqn` of a key of `storage_data`"));
+    const auto found = number_of_key_.find(text);
+    const auto number = found == number_of_key_.end() ? std::nullopt : std::optional(found->second);
+    entry_of_name_.try_emplace(name, number);
     return number;
+  }
+
+  llvm::Expected<std::uint32_t> FileOf(Id path, std::string_view key) {
+    if (const auto known = file_of_path_.find(path); known != file_of_path_.end()) return known->second;
+    auto text = objects_.NeedText(path, "`relative_path`");
+    if (!text) return AddContext(text.takeError(), PlaceText(key));
+    UCP_RETURN_IF_ERROR(CheckFilePath(*text, key));
+    const auto [number, is_new] = number_of_file_.try_emplace(*text, static_cast<std::uint32_t>(result_.files.size()));
+    if (is_new) result_.files.emplace_back(*text);
+    file_of_path_.try_emplace(path, number->second);
+    return number->second;
   }
 
   llvm::Error TakePlaces(std::size_t number) {
     Entry& entry = result_.entries[number];
-    std::vector<Placed> placed = std::move(places_[number]);
+    if (entry.is_tensor && places_[number].AreInOrder(entry)) {
+      return of_ == MetadataOf::kAllRanks ? TakeChunks(entry) : llvm::Error::success();  // Else when all are known.
+    }
+    std::vector<Placed> placed = places_[number].Take(entry);
     if (!std::ranges::is_sorted(placed, {}, &Placed::offsets)) std::ranges::sort(placed, {}, &Placed::offsets);
     const auto twice =
         std::ranges::adjacent_find(placed, [](const Placed& a, const Placed& b) { return a.offsets == b.offsets; });
@@ -255,7 +307,7 @@ class Joiner {
       const auto found = std::ranges::lower_bound(placed, chunk.offsets, {}, &Placed::offsets);
       if (found != placed.end() && found->offsets == chunk.offsets) chunk.place = found->place;
     }
-    return of_ == MetadataOf::kAllRanks ? TakeChunks(entry) : llvm::Error::success();  // Else when all are known.
+    return of_ == MetadataOf::kAllRanks ? TakeChunks(entry) : llvm::Error::success();
   }
 
   // Planners of others may store anything there.
@@ -288,12 +340,6 @@ class Joiner {
     result_.entries = std::move(sorted);
   }
 
-  struct Placed {
-    Extents offsets;
-    bool has_offsets = false;
-    ItemPlace place;
-  };
-
   const PickleTree& tree_;
   const MetadataObjects objects_;
   const std::size_t pickle_bytes_;
@@ -302,7 +348,9 @@ class Joiner {
   Metadata result_;
   std::unordered_map<std::string_view, std::size_t> number_of_key_;
   std::unordered_map<std::string_view, std::uint32_t> number_of_file_;  // Of texts of the pickle.
-  std::vector<std::vector<Placed>> places_;                             // By entry.
+  llvm::DenseMap<Id, std::optional<std::size_t>> entry_of_name_;
+  llvm::DenseMap<Id, std::uint32_t> file_of_path_;
+  std::vector<PlacesOfEntry> places_;  // By entry.
 };
 
 }  // namespace

@@ -30,8 +30,14 @@ std::optional<PickleTree::Id> MetadataObjects::ClassOf(Id id) const {
 
 bool MetadataObjects::Is(Id id, std::string_view class_name) const {
   const auto global = ClassOf(id);
-  return global && tree_.Name(*global) == class_name &&
-         std::ranges::find(kModules, tree_.Module(*global)) != kModules.end();
+  if (!global) return false;
+  for (const KnownClass& known : known_) {
+    if (known.global == *global) return known.name == class_name;
+  }
+  if (tree_.Name(*global) != class_name) return false;
+  if (std::ranges::find(kModules, tree_.Module(*global)) == kModules.end()) return false;
+  known_[next_known_++ % known_.size()] = {*global, tree_.Name(*global)};
+  return true;
 }
 
 std::optional<std::string> MetadataObjects::ClassOfMegatron(Id id) const {

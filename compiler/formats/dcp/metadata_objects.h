@@ -3,6 +3,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,13 @@ class MetadataObjects {
   std::vector<Id> ItemsOf(Id id) const;
 
   const PickleTree& tree_;
+  // Classes that were found to be PyTorch's: objects of one class name it by the same value, one time after the other.
+  struct KnownClass {
+    Id global = PickleTree::kNothing;
+    std::string_view name;
+  };
+  mutable std::array<KnownClass, 4> known_;
+  mutable std::size_t next_known_ = 0;
 };
 
 }  // namespace ucp::dcp

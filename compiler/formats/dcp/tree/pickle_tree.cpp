@@ -19,6 +19,12 @@ std::optional<std::int64_t> PickleTree::Integer(Id id) const {
 }
 
 void PickleTree::ForEach(Id id, llvm::function_ref<bool(Id)> visit) const {
+  if (kind(id) == Kind::kTuple) {
+    for (std::uint32_t i = 0; i < nodes_[id].b; ++i) {
+      if (!visit(items_[nodes_[id].a + i])) return;
+    }
+    return;
+  }
   for (std::uint32_t s = nodes_[id].a; s != kNothing; s = segments_[s].next) {
     for (std::uint32_t i = 0; i < segments_[s].count; ++i) {
       if (!visit(items_[segments_[s].first + i])) return;
@@ -35,6 +41,7 @@ void PickleTree::ForEachEntry(Id id, llvm::function_ref<bool(Id, Id)> visit) con
 }
 
 std::size_t PickleTree::Count(Id id) const {
+  if (kind(id) == Kind::kTuple) return nodes_[id].b;
   std::size_t count = 0;
   for (std::uint32_t s = nodes_[id].a; s != kNothing; s = segments_[s].next) count += segments_[s].count;
   return count;

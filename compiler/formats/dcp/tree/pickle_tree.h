@@ -1,6 +1,7 @@
 // The values of a pickle in little memory and in one pass. Metadata of a million chunks has sixty million instructions:
-// a value takes 12 bytes here, and texts stay where they are in the pickle. The pickles of tensors and of everything
-// else have a reader that knows more (compiler/formats/pytorch); this one knows what metadata is made of.
+// a value takes 12 bytes here, equal small integers are one, and texts stay where they are in the pickle. The pickles
+// of tensors and of everything else have a reader that knows more (compiler/formats/pytorch); this one knows what
+// metadata is made of.
 //
 // Nothing is imported or called: an object is the call that would make it. A list can hold itself, so a function that
 // follows values goes to a depth that it knows.
@@ -64,7 +65,8 @@ class PickleTree {
  private:
   friend class PickleTreeReader;
 
-  // Of a container: its first and its last segment. Of a text: where it begins and how long it is.
+  // Of a list or a dict: its first and its last segment. Of a tuple: its first item, and how many there are. Of a text:
+  // where it begins and how long it is.
   struct Node {
     Kind kind = Kind::kNone;
     std::uint32_t a = 0;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
+#include <optional>
 
 #include "compiler/formats/dcp/tree/pickle_tree.h"
 #include "compiler/support/error.h"
@@ -37,6 +37,7 @@ class PickleTreeReader {
   static const std::array<Instruction, 256>& Table();
 
   static constexpr std::size_t kBytesOfNode = 8;
+  static constexpr std::int64_t kSmallIntegers = 1 << 16;
 
   llvm::Error Execute() {
     constexpr std::uint8_t kStop = '.';
@@ -49,6 +50,10 @@ class PickleTreeReader {
       if (offset_ == bytes().size()) return Refuse("the pickle ends too early");
       const auto code = static_cast<std::uint8_t>(bytes()[offset_++]);
       if (code == kStop) break;
+      if (const std::optional<bool> done = ExecuteOften(code)) {
+        if (*done) continue;
+        return Refuse(problem_);
+      }
       const Instruction instruction = table[code];
       if (instruction == nullptr) {
         return Refuse(fmt::format("the instruction 0x{:02x} is none of those that build plain data", code));
@@ -61,6 +66,45 @@ class PickleTreeReader {
     }
     tree_.root_ = stack_.back();
     return llvm::Error::success();
+  }
+
+  // The instructions of which metadata mostly consists: where the compiler knows which it is, nearly nothing is left of
+  // a function. Returns nothing for others.
+  std::optional<bool> ExecuteOften(std::uint8_t code) {
+    switch (code) {
+      case 0x94:
+        return Memoize(0x94);
+      case 'h':
+        return Recall('h');
+      case 'j':
+        return Recall('j');
+      case 'K':
+        return ShortInteger('K');
+      case 'M':
+        return ShortInteger('M');
+      case 'J':
+        return ShortInteger('J');
+      case '(':
+        return Mark('(');
+      case ')':
+        return Empty(')');
+      case '}':
+        return Empty('}');
+      case 0x85:
+        return ShortTuple(0x85);
+      case 0x86:
+        return ShortTuple(0x86);
+      case 'R':
+        return Call('R');
+      case 0x81:
+        return Call(0x81);
+      case 'u':
+        return AddToMark('u');
+      case 'b':
+        return Build('b');
+      default:
+        return std::nullopt;
+    }
   }
 
   static llvm::Error Refuse(std::string_view why) { return Fail(ErrorCode::kBadData, "{}", why); }
@@ -135,8 +179,22 @@ class PickleTreeReader {
     node.b = segment;
   }
   bool PushContainer(Kind kind, std::size_t begin) {
+    if (kind == Kind::kTuple) return PushTuple(begin);
     const Id id = New(kind, PickleTree::kNothing, PickleTree::kNothing);
     AddItems(id, begin);
+    return Push(id);
+  }
+  bool PushTuple(std::size_t begin) {
+    const auto count = static_cast<std::uint32_t>(stack_.size() - begin);
+    if (count == 0) return PushShared(empty_tuple_, Kind::kTuple, 0);
+    const auto first = static_cast<std::uint32_t>(tree_.items_.size());
+    tree_.items_.insert(tree_.items_.end(), stack_.begin() + static_cast<std::ptrdiff_t>(begin), stack_.end());
+    stack_.resize(begin);
+    return PushNew(Kind::kTuple, first, count);
+  }
+  // A value that cannot change is there once.
+  bool PushShared(Id& id, Kind kind, std::uint32_t a) {
+    if (id == PickleTree::kNothing) id = New(kind, a, 0);
     return Push(id);
   }
   bool PopMark(std::size_t& begin) {
@@ -189,7 +247,8 @@ class PickleTreeReader {
     if (code != 0x94 && !TakeUnsigned(code == 'q' ? 1 : 4, number)) return false;
     if (!Holds(1)) return false;
     if (number > offset_) return Problem("a value gets a number beyond the bytes before it");
-    if (number >= memo_.size()) memo_.resize(number + 1, PickleTree::kNothing);
+    if (number > memo_.size()) memo_.resize(number, PickleTree::kNothing);
+    if (number == memo_.size()) memo_.push_back(PickleTree::kNothing);
     memo_[number] = stack_.back();
     return true;
   }
@@ -202,6 +261,10 @@ class PickleTreeReader {
 
   bool Constant(std::uint8_t code) { return PushNew(code == 'N' ? Kind::kNone : Kind::kBool, code == 0x88 ? 1 : 0); }
   bool PushInteger(std::int64_t value) {
+    if (value >= 0 && value < kSmallIntegers) {
+      return PushShared(small_integers_[static_cast<std::size_t>(value)], Kind::kInteger,
+                        static_cast<std::uint32_t>(value));
+    }
     const auto bits = static_cast<std::uint64_t>(value);
     return PushNew(Kind::kInteger, static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32));
   }
@@ -304,6 +367,8 @@ class PickleTreeReader {
   std::vector<Id> stack_;
   std::vector<std::size_t> marks_;
   std::vector<Id> memo_;
+  std::vector<Id> small_integers_ = std::vector<Id>(kSmallIntegers, PickleTree::kNothing);
+  Id empty_tuple_ = PickleTree::kNothing;
   std::string problem_;
 };
 

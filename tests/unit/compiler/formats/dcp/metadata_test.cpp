@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "compiler/formats/pytorch/pickle/pickle_writer.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
@@ -150,6 +152,38 @@ TEST(DcpMetadata, PlacesAreParts) {
   EXPECT_THAT(RefusalOfPlace("offset", MakeInteger(-1)), HasSubstr("which is not a part of a file"));
   EXPECT_THAT(RefusalOfPlace("length", MakeText("9")), HasSubstr("which is not a part of a file"));
   EXPECT_EQ(RefusalOfPlace("length", nullptr), "the place of `model.a` has no attribute `length`");
+}
+
+// The order of chunks, in which PyTorch lists them, is only the quickest.
+TEST(DcpMetadata, PlacesInAnyOrder) {
+  const ValuePtr root = TwoChunks({{{0, 0}, {1, 6}}, {{1, 0}, {1, 6}}, {{2, 0}, {1, 6}}, {{3, 0}, {1, 6}}}).Metadata();
+  const auto with = [&](std::vector<pytorch::Entry> places) {
+    return WithAttribute(root, "storage_data", pytorch::MakeDict(std::move(places)));
+  };
+  const std::vector<pytorch::Entry> places = *pytorch::Entries(*pytorch::Find(*root, "storage_data"));
+  const auto in_files = [](const Metadata& metadata) {
+    std::vector<std::string> files;
+    for (const Chunk& chunk : metadata.entries.front().chunks) files.push_back(metadata.files[chunk.place.file]);
+    return files;
+  };
+  std::vector<std::size_t> order = {0, 1, 2, 3};
+  do {
+    std::vector<pytorch::Entry> shuffled;
+    for (const std::size_t place : order) shuffled.push_back(places[place]);
+    auto metadata = ReadMetadata(pytorch::WritePickle(*with(shuffled)));
+    ASSERT_TRUE(static_cast<bool>(metadata)) << TakeFailure(metadata.takeError()).message;
+    EXPECT_THAT(in_files(*metadata), ElementsAre("__0_0.distcp", "__1_0.distcp", "__2_0.distcp", "__3_0.distcp"));
+    for (std::size_t twice = 0; twice < 4; ++twice) {
+      for (std::size_t at = 0; at <= 4; ++at) {
+        std::vector<pytorch::Entry> more = shuffled;
+        more.insert(more.begin() + static_cast<std::ptrdiff_t>(at), places[twice]);
+        EXPECT_EQ(Refusal(with(more)), fmt::format("`storage_data` has two places for `model.a` at [{}, 0]", twice));
+      }
+    }
+    shuffled.pop_back();
+    EXPECT_EQ(Refusal(with(shuffled)),
+              fmt::format("`storage_data` does not say where the chunk [1, 6] at [{}, 0] of `model.a` lies", order[3]));
+  } while (std::ranges::next_permutation(order).found);
 }
 
 TEST(DcpMetadata, TransformsOfItems) {

@@ -28,7 +28,7 @@ struct CompileOptions {
 };
 
 struct Compiled {
-  BoundSource source;  // As much of the source as the target took.
+  BoundSource source;  // As much of the source as the target took. Of its storage, the plan has all but the files.
   Plan plan;
   std::string plan_hash;         // HashOfPlan(); empty unless it is wanted.
   double planning_seconds = 0;   // From the bound source to the plan,

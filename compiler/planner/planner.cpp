@@ -13,13 +13,13 @@ namespace ucp {
 namespace {
 
 // The tables that both formats have filled are the plan's own: ids stay what they are.
-void TakeSource(const PlanRequest& request, PlanDraft& draft) {
+void TakeSource(const PlanRequest& request, StorageTables source, PlanDraft& draft) {
   Plan& plan = draft.plan;
   plan.tool_version = kVersion;
   plan.spec_hash = request.spec_hash;
   plan.source_format = request.inventory.format;
   plan.source_mesh = request.inventory.mesh;
-  plan.source = request.inventory.storage;
+  plan.source = std::move(source);
   plan.preference = request.inventory.preference;
   plan.decisions = request.inventory.decisions;
   plan.remarks = request.inventory.remarks;
@@ -75,9 +75,9 @@ DraftedReads::DraftedReads(DraftedReads&&) noexcept = default;
 DraftedReads& DraftedReads::operator=(DraftedReads&&) noexcept = default;
 DraftedReads::~DraftedReads() = default;
 
-llvm::Expected<DraftedReads> DraftReads(const PlanRequest& request) {
+llvm::Expected<DraftedReads> DraftReads(const PlanRequest& request, StorageTables source) {
   auto draft = std::make_unique<PlanDraft>(request);
-  TakeSource(request, *draft);
+  TakeSource(request, std::move(source), *draft);
   // Of how many terms a tensor is; who gives which depends on it.
   AssignTerms(request, *draft);
   // The reads: which shard gives each element, which are compared with it, and which are not read.
@@ -99,7 +99,7 @@ llvm::Expected<Plan> FinishPlan(DraftedReads reads, TargetFiles target_files) {
 }
 
 llvm::Expected<Plan> DraftPlan(const PlanRequest& request, TargetFiles target_files) {
-  UCP_ASSIGN_OR_RETURN(DraftedReads reads, DraftReads(request));
+  UCP_ASSIGN_OR_RETURN(DraftedReads reads, DraftReads(request, request.inventory.storage));
   return FinishPlan(std::move(reads), std::move(target_files));
 }
 

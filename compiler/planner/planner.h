@@ -44,11 +44,12 @@ class DraftedReads {
 };
 
 // Returns a plan in two halves, so that the target's files can be laid out while the first one is made. Errors name the
-// tensor and say what is missing or twice. The plan takes the tables of the target's files, and is not verified yet.
-llvm::Expected<DraftedReads> DraftReads(const PlanRequest& request);
+// tensor and say what is missing or twice. The plan takes the tables of the inventory, of which the request then needs
+// the shards alone, and not these for the second half. It takes those of the target's files, and is not verified yet.
+llvm::Expected<DraftedReads> DraftReads(const PlanRequest& request, StorageTables source);
 llvm::Expected<Plan> FinishPlan(DraftedReads reads, TargetFiles target_files);
 
-// Returns both halves.
+// Returns both halves, with a copy of the inventory's tables.
 llvm::Expected<Plan> DraftPlan(const PlanRequest& request, TargetFiles target_files);
 
 // The same, and the plan has passed VerifyPlan(), with so many threads.

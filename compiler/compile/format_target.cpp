@@ -65,7 +65,7 @@ llvm::Expected<Sides> FormatTarget::Meet(BoundSource source) {
   if (format_.TakesPlainNames(strategy_)) TakePlainNames(source, remarks_);
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
   UCP_ASSIGN_OR_RETURN(Layout layout, LayOutTarget(format_, strategy_, source, tensors, remarks_));
-  UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, tensors, layout));
+  UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, training, tensors, layout));
   if (!source.folder.empty()) {
     UCP_ASSIGN_OR_RETURN(companions_, FindCompanions(files_, format_.TakesCompanions(strategy_, training),
                                                      source.folder, source.requested_path));

@@ -129,8 +129,8 @@ class Format {
                                                                const TrainingState& training) const;
   // Cuts the layout of a target, in which the ranks of TargetDegrees() hold the tensors, into the boxes that its files
   // hold (kBoxAxis). By default they hold the same boxes as the ranks.
-  [[nodiscard]] virtual llvm::Error CutIntoBoxes(const Strategy& strategy, std::span<const LogicalTensor> tensors,
-                                                 Layout& layout) const;
+  [[nodiscard]] virtual llvm::Error CutIntoBoxes(const Strategy& strategy, const TrainingState& training,
+                                                 std::span<const LogicalTensor> tensors, Layout& layout) const;
   // Returns the files of a checkpoint that holds the tensors and the training state.
   virtual llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const = 0;
   // Returns the ranks of the target's job that open each of the files that LayOut() made of the same request: by

@@ -16,7 +16,7 @@ llvm::Expected<std::optional<Degrees>> Format::TargetDegrees(const Strategy&, co
   return std::nullopt;
 }
 
-llvm::Error Format::CutIntoBoxes(const Strategy&, std::span<const LogicalTensor>, Layout&) const {
+llvm::Error Format::CutIntoBoxes(const Strategy&, const TrainingState&, std::span<const LogicalTensor>, Layout&) const {
   return llvm::Error::success();
 }
 

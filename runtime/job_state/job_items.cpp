@@ -118,6 +118,7 @@ llvm::Expected<Checkpoint> DescribeJob(const JoinedState& state, ReadableFileSys
   dict.entries = state.entries;
   dict.has_paths = true;
   dict.is_folder = false;
+  if (state.part) dict.part = &*state.part;
   UCP_RETURN_IF_ERROR(dcp::DescribeEntries(dict, *items, checkpoint));
   checkpoint.inventory.format = "job";
   return checkpoint;

@@ -7,12 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "compiler/formats/dcp/entries/entry.h"
+#include "compiler/formats/dcp/write/part.h"
 
 namespace ucp {
 
@@ -74,6 +76,8 @@ struct JoinedState {
   std::vector<dcp::Entry> entries;  // Chunk::place says which rank's segment, and where. Of values: whose values.
   std::vector<RankShare> ranks;
   std::vector<Replicas> replicas;
+  std::optional<dcp::PartOfJob>
+      part;  // By key: the ranks are those of one machine, and hold a part of the job's state.
 };
 
 // Segments place boxes at multiples of this.

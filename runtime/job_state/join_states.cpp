@@ -106,6 +106,9 @@ class Joiner {
     Entry& entry = joined_.entries[number];
     if (!entry.is_tensor) return llvm::Error::success();
     for (const auto& [box, holders] : holders_[number]) entry.chunks.push_back({box.first, box.second, {0, 0, 1}});
+    if (entry.chunks.empty() && llvm::is_contained(entry.shape, 0)) {  // Of no elements: nobody need hold it.
+      entry.chunks.push_back({Extents(entry.shape.size()), Extents(entry.shape.begin(), entry.shape.end()), {0, 0, 1}});
+    }
     llvm::Error error = dcp::TakeChunks(entry);
     if (!error) return error;
     std::vector<std::size_t> who;
@@ -124,6 +127,10 @@ class Joiner {
     return bytes;
   }
 
+  bool IsHeld(std::size_t number, const Chunk& chunk) const {
+    return holders_[number].contains({chunk.offsets, chunk.sizes});
+  }
+
   const std::vector<Holder>& HoldersOf(std::size_t number, const Chunk& chunk) const {
     return holders_[number].at({chunk.offsets, chunk.sizes});
   }
@@ -136,6 +143,7 @@ class Joiner {
       Entry& entry = joined_.entries[number];
       if (!entry.is_tensor) continue;
       for (Chunk& chunk : entry.chunks) {
+        if (!IsHeld(number, chunk)) continue;
         const std::vector<Holder>& holders = HoldersOf(number, chunk);
         chunk.place.file = static_cast<std::uint32_t>(holders.front().rank);
         const std::uint64_t size = BytesOf(entry, chunk);
@@ -161,6 +169,10 @@ class Joiner {
       Entry& entry = joined_.entries[number];
       if (!entry.is_tensor) continue;
       for (Chunk& chunk : entry.chunks) {
+        if (!IsHeld(number, chunk)) {
+          chunk.place = {};
+          continue;
+        }
         const std::vector<Holder>& holders = HoldersOf(number, chunk);
         const auto holder = llvm::find_if(holders, [&](const Holder& one) { return one.rank == chunk.place.file; });
         RankShare& share = joined_.ranks[holder->rank];

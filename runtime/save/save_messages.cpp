@@ -79,6 +79,7 @@ SaverSettings ReadSettings(std::string_view bytes) {
   settings.reads_memory = reader.Number() != 0;
   settings.verifies_replicas = reader.Number() != 0;
   settings.finishes_orphans = reader.Number() != 0;
+  if (const std::uint64_t part = reader.Number(); part > 0) settings.part = part - 1;
   return settings;
 }
 
@@ -103,6 +104,7 @@ std::string Encode(const SaverSettings& settings) {
   writer.Add(std::uint64_t{settings.reads_memory});
   writer.Add(std::uint64_t{settings.verifies_replicas});
   writer.Add(std::uint64_t{settings.finishes_orphans});
+  writer.Add(settings.part ? *settings.part + 1 : 0);
   return writer.bytes();
 }
 

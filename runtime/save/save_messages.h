@@ -19,6 +19,7 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,11 +58,12 @@ struct SaverSettings {
   unsigned threads = 1;
   std::uint64_t memory_bytes = std::uint64_t{256} << 20;  // Of the writer, beside the segments.
   std::uint64_t keep = 0;                                 // The newest so many of its checkpoints; 0: all.
-  double timeout_seconds = 600;    // In which all ranks must have called, once one has; and staged, once all have.
-  int nice = 0;                    // Added to the writer's niceness.
-  bool reads_memory = false;       // The ranks wait for each save: the writer may read their memory itself.
-  bool verifies_replicas = false;  // A save fails where ranks hold one box with other elements.
-  bool finishes_orphans = true;    // A save that was staged is written even if the job has died.
+  double timeout_seconds = 600;       // In which all ranks must have called, once one has; and staged, once all have.
+  int nice = 0;                       // Added to the writer's niceness.
+  bool reads_memory = false;          // The ranks wait for each save: the writer may read their memory itself.
+  bool verifies_replicas = false;     // A save fails where ranks hold one box with other elements.
+  bool finishes_orphans = true;       // A save that was staged is written even if the job has died.
+  std::optional<std::uint64_t> part;  // The ranks are those of one machine, which saves this part of the job's state.
 };
 
 // The machines of a job whose ranks are on several.

@@ -15,6 +15,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
 #include "runtime/job_state/job_items.h"
+#include "runtime/job_state/part_of_job.h"
 #include "runtime/save/relay.h"
 #include "runtime/save/replicas.h"
 #include "runtime/save/segment_files.h"
@@ -68,7 +69,7 @@ class Writer {
     is_laid_out_ = false;
     std::vector<HeldState> states;
     for (const WriterRank& rank : ranks_.all) states.push_back(rank.state);
-    UCP_ASSIGN_OR_RETURN(joined_, JoinStates(states));
+    UCP_RETURN_IF_ERROR(Join(std::move(states)));
     for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
       UCP_RETURN_IF_ERROR(GiveMemory(ranks_.all[number], joined_.ranks[number]));
     }
@@ -85,6 +86,19 @@ class Writer {
       Send(rank, SaveMessageKind::kLaidOut, Encode(message), rank.memory.descriptor());
     }
     is_laid_out_ = true;
+    return llvm::Error::success();
+  }
+
+  llvm::Error Join(std::vector<HeldState> states) {
+    std::optional<dcp::PartOfJob> part;
+    if (const auto number = ranks_.settings.part) part = TakePart(states, static_cast<std::int64_t>(*number));
+    llvm::Expected<JoinedState> joined = JoinStates(states);
+    if (!joined && part && !part->tensors.empty()) {
+      return AddContext(joined.takeError(), "the ranks of a machine hold other boxes than whole rows and columns");
+    }
+    if (!joined) return joined.takeError();
+    joined_ = std::move(*joined);
+    joined_.part = std::move(part);
     return llvm::Error::success();
   }
 

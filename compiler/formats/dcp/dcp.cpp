@@ -53,10 +53,10 @@ class DcpFormat : public Format {
     if (!strategy.options.contains("tp")) return std::nullopt;
     return ParseDegrees(strategy);
   }
-  llvm::Error CutIntoBoxes(const Strategy& strategy, std::span<const LogicalTensor> tensors,
-                           Layout& layout) const override {
+  llvm::Error CutIntoBoxes(const Strategy& strategy, const TrainingState& training,
+                           std::span<const LogicalTensor> tensors, Layout& layout) const override {
     UCP_ASSIGN_OR_RETURN(const dcp::WriteOptions options, dcp::ReadOptions(strategy));
-    return dcp::CutIntoBoxes(options, tensors, layout);
+    return dcp::CutIntoBoxes(options, dcp::PartOf(training), tensors, layout);
   }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override { return dcp::LayOutFolder(request); }
 };

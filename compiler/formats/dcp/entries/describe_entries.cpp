@@ -49,8 +49,9 @@ class Description {
       training().absent_optimizer =
           fmt::format("`{}` holds no states of an optimizer{}", state_.name, UnknownOptimizer());
     }
-    training().format_state =
-        Keep({FindStyle(roles_, state_.has_two_folders, state_.other_file), TakeEngineEntries(training())});
+    UCP_ASSIGN_OR_RETURN(std::optional<PartOfJob> part, PartByTensor());
+    training().format_state = Keep(
+        {FindStyle(roles_, state_.has_two_folders, state_.other_file), TakeEngineEntries(training()), std::move(part)});
     RemarkOnReserved();
     CountBoxes();
     return llvm::Error::success();
@@ -82,6 +83,32 @@ class Description {
           key);
     }
     return "";
+  }
+
+  // The part by names of tensors. Only the model's tensors and states of their elements can be held in part.
+  llvm::Expected<std::optional<PartOfJob>> PartByTensor() const {
+    if (state_.part == nullptr) return std::nullopt;
+    PartOfJob part{state_.part->number, {}};
+    std::set<std::string> left;
+    for (const auto& [key, held] : state_.part->tensors) left.insert(key);
+    for (const ModelEntry& tensor : roles_.tensors) {
+      const auto held = state_.part->tensors.find(tensor.entry->key);
+      if (held == state_.part->tensors.end()) continue;
+      part.tensors.emplace(tensor.name, held->second);
+      left.erase(tensor.entry->key);
+    }
+    for (const StateEntry& state : roles_.states) {
+      const auto held = state_.part->tensors.find(state.entry->key);
+      const auto of_parameter = part.tensors.find(state.parameter);
+      if (held == state_.part->tensors.end() || of_parameter == part.tensors.end()) continue;
+      if (held->second == of_parameter->second) left.erase(state.entry->key);
+    }
+    if (left.empty()) return part;
+    return Fail(
+        ErrorCode::kUnsupported,
+        "the ranks of machine {} hold a part of `{}`; only tensors of the model and states of their elements can "
+        "be cut over machines",
+        part.number, *left.begin());
   }
 
   // A state that is one number for each element of its parameter.

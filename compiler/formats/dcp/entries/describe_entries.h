@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/formats/dcp/entries/stored_items.h"
+#include "compiler/formats/dcp/write/part.h"
 #include "compiler/formats/format.h"
 
 namespace ucp::dcp {
@@ -18,6 +19,7 @@ struct StateDict {
   std::span<const Entry> entries;            // In the order of the nested dict, where `has_paths`.
   bool has_paths = false;                    // Else each path is the key alone.
   bool is_folder = true;                     // Otherwise a job's own state.
+  const PartOfJob* part = nullptr;           // By key: of a job's state, if one machine alone saves it.
   bool has_two_folders = false;              // Accelerate's.
   std::string other_file;                    // Lightning's, if there is one,
   std::vector<pytorch::Entry> more_entries;  // and its entries, which count where both have a key.

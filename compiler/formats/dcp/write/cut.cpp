@@ -73,14 +73,15 @@ void AddBoxes(const std::vector<Positions>& dims, std::vector<Box>& boxes) {
 
 class Cutter {
  public:
-  Cutter(const WriteOptions& options, Layout& layout) : options_(options), layout_(layout) {}
+  Cutter(const WriteOptions& options, const PartOfJob* part, Layout& layout)
+      : options_(options), part_(part), layout_(layout) {}
 
   llvm::Error Run(std::span<const LogicalTensor> tensors) {
     const std::int64_t tp = layout_.mesh.Size("tp");
     const bool is_of_ranks = options_.fsdp.has_value() || tp > 1;
     filled_.resize(static_cast<std::size_t>(is_of_ranks ? options_.fsdp.value_or(1) * tp : 1));
     for (const LogicalTensor& tensor : tensors) UCP_RETURN_IF_ERROR(CheckSize(tensor));
-    if (!is_of_ranks) ChooseSizes(tensors);
+    if (!is_of_ranks && part_ == nullptr) ChooseSizes(tensors);
     std::map<std::string, TensorLayout*> by_name;
     for (TensorLayout& tensor : layout_.tensors) by_name.emplace(tensor.name, &tensor);
     for (const LogicalTensor* tensor : LargestFirst(tensors)) {
@@ -171,22 +172,49 @@ class Cutter {
   std::vector<HeldBox> BoxesOfRows(const LogicalTensor& tensor) const {
     std::vector<std::int64_t> all(filled_.size());
     std::iota(all.begin(), all.end(), 0);
+    std::vector<HeldBox> boxes;
+    for (const Box& box : BoxesOfJob(tensor)) {
+      for (Box& cut : CutByRows(tensor, box)) boxes.push_back({std::move(cut), all});
+    }
+    return boxes;
+  }
+
+  // Of a part, those that have no gaps in the job's tensor.
+  std::vector<Box> BoxesOfJob(const LogicalTensor& tensor) const {
     const Box whole = WholeBox(tensor.shape);
-    const std::uint64_t elements = ElementsOf(tensor.shape);
+    if (part_ == nullptr || ElementsOf(tensor.shape) == 0) return {whole};
+    const auto held = part_->tensors.find(tensor.name);
+    if (held == part_->tensors.end()) return {whole};
+    std::vector<Positions> dims;
+    for (const Positions& of_job : held->second.positions) {
+      Positions& ranges = dims.emplace_back();
+      std::int64_t begin = 0;
+      for (const PositionRange& range : of_job) {
+        ranges.push_back({begin, begin + range.end - range.begin});
+        begin = ranges.back().end;
+      }
+    }
+    std::vector<Box> boxes;
+    AddBoxes(dims, boxes);
+    return boxes;
+  }
+
+  std::vector<Box> CutByRows(const LogicalTensor& tensor, const Box& box) const {
+    const auto elements = static_cast<std::uint64_t>(ucp::ElementsOf(box));
     std::uint64_t largest = 1;
     for (const LogicalTensor::State& state : tensor.states) {
       largest = std::max(largest, static_cast<std::uint64_t>(ItemBytes(state.dtype)));
     }
-    const std::uint64_t bytes = BytesOf(tensor);
+    const std::uint64_t bytes = elements * BytesOfElement(tensor);
     const std::uint64_t parts = std::max(bytes / most_bytes_ + (bytes % most_bytes_ == 0 ? 0 : 1),
                                          (elements * largest + kMostItemBytes - 1) / kMostItemBytes);
-    if (elements == 0 || tensor.shape.empty() || parts <= 1) return {{whole, all}};
-    const std::int64_t rows = tensor.shape[0];
-    const std::int64_t share = std::max<std::int64_t>(1, rows / static_cast<std::int64_t>(parts));
-    std::vector<HeldBox> boxes;
-    for (std::int64_t begin = 0; begin < rows; begin += share) {
-      boxes.push_back({whole, all});
-      boxes.back().box[0] = {{begin, std::min(rows, begin + share)}};
+    if (elements == 0 || box.empty() || parts <= 1) return {box};
+    const PositionRange rows = box[0].front();
+    const std::int64_t share = std::max<std::int64_t>(1, (rows.end - rows.begin) / static_cast<std::int64_t>(parts));
+    std::vector<Box> boxes;
+    for (std::int64_t begin = rows.begin; begin < rows.end; begin += share) {
+      boxes.push_back(box);
+      boxes.back()[0] = {{begin, std::min(rows.end, begin + share)}};
     }
     return boxes;
   }
@@ -214,6 +242,7 @@ class Cutter {
   }
 
   const WriteOptions& options_;
+  const PartOfJob* part_;
   Layout& layout_;
   std::vector<std::uint64_t> filled_;                                     // Bytes, by rank or file.
   std::uint64_t most_bytes_ = std::numeric_limits<std::uint64_t>::max();  // Of a tensor in one file.
@@ -222,8 +251,9 @@ class Cutter {
 
 }  // namespace
 
-llvm::Error CutIntoBoxes(const WriteOptions& options, std::span<const LogicalTensor> tensors, Layout& layout) {
-  return Cutter(options, layout).Run(tensors);
+llvm::Error CutIntoBoxes(const WriteOptions& options, const PartOfJob* part, std::span<const LogicalTensor> tensors,
+                         Layout& layout) {
+  return Cutter(options, part, layout).Run(tensors);
 }
 
 }  // namespace ucp::dcp

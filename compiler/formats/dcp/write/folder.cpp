@@ -31,7 +31,7 @@ void Folder::AddElements(std::int64_t rank, const SharedArchive* archive, Elemen
   of_rank_[rank].push_back({entries_.size() - 1, entries_.back().chunks.size() - 1, archive, std::move(elements)});
 }
 
-std::vector<PlacedElements> Folder::Write(TargetFiles& target, TorchRelease release) {
+std::vector<PlacedElements> Folder::Write(TargetFiles& target, TorchRelease release, std::optional<std::int64_t> part) {
   if (!path_.empty()) target.directories.push_back(path_.substr(0, path_.size() - 1));
   std::vector<Item>& first = of_rank_[0];
   first.insert(first.begin(), known_.begin(), known_.end());
@@ -39,7 +39,7 @@ std::vector<PlacedElements> Folder::Write(TargetFiles& target, TorchRelease rele
   std::vector<PlacedElements> all;
   std::vector<std::string> files;
   for (const auto& [rank, items] : of_rank_) {
-    files.push_back(fmt::format("__{}_0.distcp", rank));
+    files.push_back(fmt::format("__{}_0.distcp", part.value_or(rank)));
     DataFile file(target, path_ + files.back());
     for (const Item& item : items) {
       const PlacedArchive placed = file.Append(*item.archive);
@@ -53,7 +53,8 @@ std::vector<PlacedElements> Folder::Write(TargetFiles& target, TorchRelease rele
       all.push_back({*item.elements, count, placed.records.front()});
     }
   }
-  AddFile(target, path_ + ".metadata", WriteMetadata(entries_, files, release));
+  const std::string metadata = part ? fmt::format("__{}.metadata", *part) : ".metadata";
+  AddFile(target, path_ + metadata, WriteMetadata(entries_, files, release));
   return all;
 }
 

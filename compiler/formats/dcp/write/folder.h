@@ -43,8 +43,9 @@ class Folder {
   // The item of the newest entry's newest chunk, in the file of this rank.
   void AddElements(std::int64_t rank, const SharedArchive* archive, Elements elements);
 
-  // Adds the files to `target`. Returns where the elements go. Call once, last.
-  std::vector<PlacedElements> Write(TargetFiles& target, TorchRelease release);
+  // Adds the files to `target`. Returns where the elements go. Call once, last. `part`: the number of the part of a
+  // checkpoint that the folder is, in the one file that it has.
+  std::vector<PlacedElements> Write(TargetFiles& target, TorchRelease release, std::optional<std::int64_t> part);
 
  private:
   struct Item {

@@ -79,6 +79,11 @@ const KeptNames* KeptNamesOf(const TrainingState& training) {
   return state != nullptr && state->family() == kFamily ? &static_cast<const NameState*>(state)->names : nullptr;
 }
 
+const PartOfJob* PartOf(const TrainingState& training) {
+  const KeptNames* of_source = KeptNamesOf(training);
+  return of_source != nullptr && of_source->part ? &*of_source->part : nullptr;
+}
+
 Style StyleOfTarget(const Strategy& strategy, const TrainingState& training) {
   const auto asked = strategy.options.find("style");
   if (asked != strategy.options.end()) return Style(asked->second);

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "compiler/formats/dcp/write/entry_path.h"
+#include "compiler/formats/dcp/write/part.h"
 #include "compiler/formats/strategy.h"
 #include "compiler/formats/training_state.h"
 
@@ -62,10 +64,13 @@ class Style {
 struct KeptNames {
   Style style;
   std::set<std::string> engine_entries;  // Entries of TrainingState::engine that the folder itself had.
+  std::optional<PartOfJob> part;         // If it is what one machine of a job holds.
 };
 std::shared_ptr<const FormatState> Keep(KeptNames names);
 // Null for sources of other formats.
 const KeptNames* KeptNamesOf(const TrainingState& training);
+// Null unless the source is a part of a job.
+const PartOfJob* PartOf(const TrainingState& training);
 
 // Returns the style that a strategy names; without one, the source's, or TorchTitan's.
 Style StyleOfTarget(const Strategy& strategy, const TrainingState& training);

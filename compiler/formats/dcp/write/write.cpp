@@ -49,6 +49,7 @@ class Writer {
       : request_(request),
         options_(std::move(options)),
         style_(StyleOfTarget(request.strategy, request.training)),
+        part_(PartOf(request.training)),
         layouts_(request.layout) {}
 
   llvm::Expected<TargetFiles> Run() {
@@ -246,13 +247,15 @@ class Writer {
     entry->is_tensor = true;
     entry->dtype = elements.dtype;
     const std::size_t tensor = named_[elements.named].tensor;
-    entry->shape = request_.tensors[tensor].shape;
+    const HeldPart* held = HeldPartOf(tensor);
+    const std::vector<std::int64_t>& shape = request_.tensors[tensor].shape;
+    entry->shape = held != nullptr ? held->shape : shape;
     const TensorLayout& layout = LayoutOf(tensor);
     for (std::size_t b = 0; b < BoxesOf(tensor); ++b) {
       WrittenChunk chunk;
       if (layout.boxes.empty()) {
-        chunk.offsets.resize(entry->shape.size());
-        chunk.sizes = entry->shape;
+        chunk.offsets.resize(shape.size());
+        chunk.sizes = shape;
       } else {
         for (const Selection& dim : layout.boxes[b].dims) {
           UCP_CHECK(dim.runs().size() == 1, "a box of `{}` has gaps", layout.name);
@@ -262,10 +265,24 @@ class Writer {
       }
       elements.box = b;
       const SharedArchive* archive = ArchiveOf(elements.dtype, chunk.sizes);
+      if (held != nullptr) PlaceInJob(*held, chunk);
       entry->chunks.push_back(std::move(chunk));
       folder.AddElements(layout.box_ranks[b], archive, elements);
     }
     return llvm::Error::success();
+  }
+
+  // Null where all of the tensor is held.
+  const HeldPart* HeldPartOf(std::size_t tensor) const {
+    if (part_ == nullptr) return nullptr;
+    const auto held = part_->tensors.find(request_.tensors[tensor].name);
+    return held == part_->tensors.end() ? nullptr : &held->second;
+  }
+
+  static void PlaceInJob(const HeldPart& held, WrittenChunk& chunk) {
+    for (std::size_t d = 0; d < chunk.offsets.size(); ++d) {
+      chunk.offsets[d] = InJob(held.positions[d], chunk.offsets[d]);
+    }
   }
 
   const SharedArchive* ArchiveOf(DType dtype, const std::vector<std::int64_t>& sizes) {
@@ -311,7 +328,8 @@ class Writer {
   }
 
   void WriteFolder(Folder& folder) {
-    for (const PlacedElements& placed : folder.Write(target_, options_.release)) {
+    const auto part = part_ == nullptr ? std::nullopt : std::optional(part_->number);
+    for (const PlacedElements& placed : folder.Write(target_, options_.release, part)) {
       const BufferId buffer =
           target_.storage.Add(Buffer{placed.elements.dtype, placed.count, {{placed.record, 0, placed.count}}});
       sets_[placed.elements.named][placed.elements.box].push_back({placed.elements.state, buffer});
@@ -343,6 +361,7 @@ class Writer {
   const TargetRequest& request_;
   const WriteOptions options_;
   const Style style_;
+  const PartOfJob* part_;  // Null: all of a checkpoint.
   const LayoutIndex layouts_;
   TargetFiles target_;
   std::vector<Folder> folders_;

@@ -12,8 +12,10 @@ namespace {
 using ::testing::ElementsAre;
 
 // "0..2, 0..6 of rank 0", one for each box.
-std::vector<std::string> BoxesOf(const WriteOptions& options, Layout layout, const LogicalTensor& tensor) {
-  if (llvm::Error error = CutIntoBoxes(options, {&tensor, 1}, layout)) return {TakeFailure(std::move(error)).message};
+std::vector<std::string> BoxesOf(const WriteOptions& options, Layout layout, const LogicalTensor& tensor,
+                                 const PartOfJob* part = nullptr) {
+  if (llvm::Error error = CutIntoBoxes(options, part, {&tensor, 1}, layout))
+    return {TakeFailure(std::move(error)).message};
   std::vector<std::string> lines;
   const TensorLayout& cut = layout.tensors.front();
   for (std::size_t b = 0; b < cut.box_ranks.size(); ++b) {
@@ -83,6 +85,19 @@ TEST(CutTest, FilesOfEqualSize) {
   options.files = 3;
   EXPECT_THAT(BoxesOf(options, LayoutOf({ShapeExpr::Length(9), ShapeExpr::Length(2)}, 1), TensorOf({9, 2})),
               ElementsAre("[0..3, 0..2] of rank 0", "[3..6, 0..2] of rank 1", "[6..9, 0..2] of rank 2"));
+}
+
+// A part of a job's tensor is cut where there is a gap in that, and nowhere else: `files` would depend on the machine.
+TEST(CutTest, PartOfAJob) {
+  WriteOptions options;
+  options.files = 3;
+  PartOfJob part;
+  part.tensors["a"] = {{40, 2}, {{{5, 10}, {20, 24}}, {{0, 2}}}};
+  const Layout layout = LayoutOf({ShapeExpr::Length(9), ShapeExpr::Length(2)}, 1);
+  EXPECT_THAT(BoxesOf(options, layout, TensorOf({9, 2}), &part),
+              ElementsAre("[0..5, 0..2] of rank 0", "[5..9, 0..2] of rank 0"));
+  part.tensors.clear();
+  EXPECT_THAT(BoxesOf(options, layout, TensorOf({9, 2}), &part), ElementsAre("whole of rank 0"));
 }
 
 }  // namespace

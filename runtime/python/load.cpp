@@ -90,7 +90,7 @@ llvm::Expected<JobTensor> FromPython(const JobTensorFromPython& from) {
 
 JobLoadPlan CompileForJobFromPython(const SourceTexts& source, const std::vector<JobTensorFromPython>& held,
                                     bool all_tensors, const std::vector<std::string>& kept, bool compare,
-                                    PythonRanks* ranks, unsigned threads, bool parts) {
+                                    PythonRanks* ranks, unsigned threads, bool parts, const nb::bytes& folder) {
   JobLoadRequest request{{}, PolicyOf(compare), all_tensors, threads, kept};
   if (parts) request.parts = JobTensorParts::kSome;
   JobTensorsOfRank mine;
@@ -111,6 +111,7 @@ JobLoadPlan CompileForJobFromPython(const SourceTexts& source, const std::vector
     if (made) plan = std::move(*made);
     return WithDiagnostics(made.takeError(), spec);
   });
+  if (folder.size() > 0) plan.load.source_folder.assign(folder.c_str(), folder.size());
   return plan;
 }
 
@@ -297,8 +298,8 @@ void AddLoad(nb::module_& module) {
   module.def("compile_load", &CompileForPython, nb::arg("source"), nb::arg("to"), nb::arg("target"), nb::arg("compare"),
              nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));
   module.def("compile_held", &CompileForJobFromPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
-             nb::arg("kept"), nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"),
-             nb::arg("parts") = false);
+             nb::arg("kept"), nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"), nb::arg("parts") = false,
+             nb::arg("folder") = nb::bytes("", 0));
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),
              nb::arg("check"), nb::arg("ranks").none(), nb::arg("devices") = std::map<std::size_t, std::string>(),
              nb::arg("device_memory_bytes") = LoadOptions().device_memory_bytes);

@@ -14,6 +14,7 @@
 #include "runtime/python/interruptible.h"
 #include "runtime/python/jobs.h"
 #include "runtime/python/load.h"
+#include "runtime/python/memory.h"
 #include "runtime/python/paths.h"
 #include "runtime/python/raise.h"
 #include "runtime/python/ranks.h"
@@ -63,5 +64,6 @@ NB_MODULE(_ucp, module) {
   ucp::AddDescription(module);
   ucp::AddSave(module);
   ucp::AddDeviceStaging(module);
+  ucp::AddMemory(module);
   module.def("inspect", &ucp::InspectAsJson);
 }

@@ -155,6 +155,7 @@ void AddSettings(nb::module_& module) {
       .def_rw("nice", &SaverSettings::nice)
       .def_rw("reads_memory", &SaverSettings::reads_memory)
       .def_rw("verifies_replicas", &SaverSettings::verifies_replicas)
+      .def_rw("part", &SaverSettings::part)
       .def_rw("finishes_orphans", &SaverSettings::finishes_orphans);
 }
 

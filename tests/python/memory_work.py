@@ -32,27 +32,40 @@ def full_state(model: Any, optimizer: Any) -> dict[str, Any]:
 
 
 def train(
-    rank: int, root: str, parallel: str = "fsdp2", size: int = 2, seed: int = SEED, tier: dict[str, Any] | None = None
+    rank: int,
+    root: str,
+    parallel: str = "fsdp2",
+    size: int = 2,
+    seed: int = SEED,
+    tier: dict[str, Any] | None = None,
+    machines: str = "",
+    model: str = CASE.model,
 ) -> dict[str, Any]:
-    """Losses by step. With a tier, what each step was before its version was made is in root/steps."""
-    case = replace(CASE, ranks=size, parallel=parallel)
-    model, optimizer, scheduler = built(case, seed)
+    """Losses by step. With a tier, what each step was before its version was made is in root/steps.
+
+    `machines` has a letter for each rank, the name of its machine, whose memory is a folder of its own.
+    """
+    case = replace(CASE, ranks=size, parallel=parallel, model=model)
+    machine = machines[rank] if machines else ""
+    if machines and tier is not None:
+        tier["machine"] = machine
+    module, optimizer, scheduler = built(case, seed)
     losses, first, told = {}, 0, None
     kept = None
     if tier is not None:
-        kept = ucp.memory.Tier(model, optimizer, job="job", directory=Path(root) / "memory", extra=lambda: {
+        kept = ucp.memory.Tier(module, optimizer, job="job", directory=Path(root) / "memory" / machine, extra=lambda: {
             "scheduler": scheduler.state_dict(), "rank": rank}, **tier)  # fmt: skip
         first, told = kept.first_step, kept.report()["restored"]
         if kept.restored is not None:
             scheduler.load_state_dict(kept.restored.extras[0]["scheduler"])
             told["ranks"] = [extra["rank"] for extra in kept.restored.extras]
             told["state"] = same_as(
-                full_state(model, optimizer), Path(root) / "steps" / f"{kept.restored.step}.pt", rank
+                full_state(module, optimizer), Path(root) / "steps" / f"{kept.restored.step}.pt", rank
             )
     for step in range(first, STEPS):
-        losses[str(step)] = train_step(case, model, optimizer, scheduler, step)
+        losses[str(step)] = train_step(case, module, optimizer, scheduler, step)
         if kept is not None:
-            keep_truth(full_state(model, optimizer), Path(root) / "steps", step, rank)
+            keep_truth(full_state(module, optimizer), Path(root) / "steps", step, rank)
             kept.step(step)
     report = None if kept is None else kept.report()
     if kept is not None:

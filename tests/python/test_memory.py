@@ -30,10 +30,10 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     return losses
 
 
-def killed(folder: Path, step: int, seconds: float = 0, **arguments: Any) -> None:
+def killed(folder: Path, step: int, seconds: float = 0, ranks: int = 2, **arguments: Any) -> None:
     """A job whose ranks are all killed, a moment after it has finished this step."""
     folder.mkdir(exist_ok=True)
-    processes = job.start(memory_work.train, 2, folder / f"store {random.random()}", root=str(folder), **arguments)
+    processes = job.start(memory_work.train, ranks, folder / f"store {random.random()}", root=str(folder), **arguments)
     until = time.monotonic() + 120
     while not (folder / "steps" / f"{step}.pt").exists():
         assert time.monotonic() < until

@@ -77,6 +77,7 @@ def load_into(
     threads: int | None = None,
     memory: int | str = "1GiB",
     device_memory: int | str = "512MiB",
+    _own_folder: Path | None = None,
 ) -> Filled:
     """Fills tensors of a running job from a checkpoint of any format and topology.
 
@@ -119,7 +120,8 @@ def load_into(
             problem = error
         ranks = _group_of(places, group)
         agree(ranks, problem)
-        return _fill(places, made, source, strict, verify, work, ranks)
+        own_folder = b"" if _own_folder is None else _arguments.path("path", _own_folder)
+        return _fill(places, made, source, strict, verify, work, ranks, own_folder)
     except BaseException:
         if made is not None:
             made.forget()
@@ -134,6 +136,7 @@ def _fill(
     verify: bool,
     work: Work,
     ranks: Group | None,
+    own_folder: bytes,
 ) -> Filled:
     problem = None
     in_group = ranks.ranks if ranks is not None else None
@@ -141,7 +144,7 @@ def _fill(
     with ranks or nullcontext():
         is_checked = strict and not places.trusts_ties  # Else refuse_left() looks, which knows of second names.
         how = (is_checked, places.kept_names, verify, in_group, work.threads)
-        plan = _ucp.compile_held(source, held, *how)
+        plan = _ucp.compile_held(source, held, *how, folder=own_folder)
         try:
             places.refuse_untied(plan.not_loaded)
             if strict:

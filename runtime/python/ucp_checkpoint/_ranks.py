@@ -39,7 +39,7 @@ _on_hosts: weakref.WeakKeyDictionary[dist.ProcessGroup, Any] = weakref.WeakKeyDi
 _left: weakref.WeakKeyDictionary[dist.ProcessGroup, list[Any]] = weakref.WeakKeyDictionary()
 
 
-def _on_host(group: dist.ProcessGroup) -> Any:
+def on_host(group: dist.ProcessGroup) -> Any:
     """The same ranks, able to carry the host's memory.
 
     new_group() would not do: it is a call of the whole job, of whose ranks those of `group` may be a few, and it sorts
@@ -79,7 +79,7 @@ class Messages:
         self.size = dist.get_world_size(group)
         if self.rank < 0:
             raise failure("usage", "this process is not a rank of the process group that was given")
-        self._gloo = _on_host(group)
+        self._gloo = on_host(group)
         self._left = _left.setdefault(group, [])
         self._failure = ""
         self._others = [rank for rank in range(self.size) if rank != self.rank]

@@ -58,6 +58,9 @@ class Saver:
     """
 
     _reads_memory = False  # Whether each save is waited for, so that it needs no copy.
+    _part: int | None = (
+        None  # The number of the machine whose ranks save what they hold, which is not all of the state.
+    )
 
     def __init__(
         self,
@@ -116,6 +119,7 @@ class Saver:
             )
             self._settings.reads_memory = self._reads_memory
             self._bus_share = share_of_bus(bus_share)
+            self._settings.part = self._part
             self._job: JobState = JobState(state, optimizer)
         except Exception as error:
             problem = error
@@ -329,6 +333,18 @@ class _OneSave(Saver):
     """The job waits for it."""
 
     _reads_memory = True
+
+
+class PartSaver(Saver):
+    """Saves what the ranks of one machine hold of a job's state: `group` has these ranks, and `part` their machine."""
+
+    def __init__(self, part: int, state: object, optimizer: torch.optim.Optimizer | None = None, **how: Any) -> None:
+        self._part = part
+        super().__init__(state, optimizer, **how)
+
+    def names(self) -> list[str]:
+        """Of the tensors that this rank knows of."""
+        return [entry[0] for entry in self._described.entries if entry[2] is not None]
 
 
 def save(state: object, path: Path, optimizer: torch.optim.Optimizer | None = None, **settings: Any) -> dict[str, Any]:

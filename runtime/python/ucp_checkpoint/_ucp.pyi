@@ -241,8 +241,9 @@ def compile_held(
     ranks: Ranks | None,
     threads: int,
     parts: bool = ...,
+    folder: bytes = ...,
 ) -> JobLoadPlan:
-    """`parts`: the ranks together may hold a part of a tensor."""
+    """`parts`: the ranks together may hold a part of a tensor. `folder`: where this rank reads, if not where rank 0."""
     ...
 
 def load(
@@ -283,6 +284,7 @@ class SaverSettings:
     reads_memory: bool
     verifies_replicas: bool
     finishes_orphans: bool
+    part: int | None
     def __init__(self) -> None: ...
 
 class SaveClient:
@@ -343,3 +345,11 @@ class DeviceStaging:
 
     def stage(self, client: SaveClient, boxes: Sequence[DeviceBox], share: float) -> list[int]:
         """Copies the boxes. Returns the numbers of those that it cannot, whose strides are too irregular."""
+
+def keepers(machines: int, copies: int, domains: list[str]) -> list[list[int]]:
+    """By machine: those that keep its state, itself first."""
+    ...
+
+def check_files(folder: bytes, threads: int) -> list[str]:
+    """A sentence for each file of a checkpoint that is not what its manifest says."""
+    ...

@@ -28,7 +28,7 @@ class Versions:
         self.begun = 0
         self.paths: deque[Path] = deque(maxlen=4)  # Older ones are removed.
         self.began = 0.0  # The last one, on the clock of time.monotonic().
-        self._saving: Saving | None = None
+        self.saving: Saving | None = None
 
     def begin(self, path: Path, entries: dict[str, Any]) -> None:
         """Raises the error of the save before, if nobody has seen it; this one has begun all the same."""
@@ -36,17 +36,17 @@ class Versions:
         self.paths.append(path)
         self.began = time.monotonic()
         try:
-            self._saving = self.saver.save(path, extra=entries, force=True)
+            self.saving = self.saver.save(path, extra=entries, force=True)
         except _ucp.Error:
-            self._saving = None
+            self.saving = None
             raise
 
     def seconds(self) -> float:
         """How long the last one took to be written; 0 if it failed."""
-        if self._saving is None:
+        if self.saving is None:
             return 0.0
         try:
-            return float(self._saving.result()["seconds"])
+            return float(self.saving.result()["seconds"])
         except _ucp.Error:
             return 0.0
 
@@ -70,9 +70,11 @@ def versions_in(folder: Path | None) -> list[Path]:
 
 
 def bytes_in(folder: Path) -> int:
-    total = 0
+    """A file with several names counts once."""
+    sizes: dict[int, int] = {}
     for above, _, files in os.walk(folder):
         for name in files:
             with suppress(OSError):
-                total += os.lstat(os.path.join(above, name)).st_size
-    return total
+                found = os.lstat(os.path.join(above, name))
+                sizes[found.st_ino] = found.st_size
+    return sum(sizes.values())

@@ -1,43 +1,42 @@
-"""`Tier`: the state of a job in the memory of its machine, every few iterations, for a restart after a failure.
+"""`Tier`: the state of a job in the memory of its machines, every few iterations, for a restart after a failure.
 
-A version is a checkpoint in a folder in memory (`/dev/shm`), which outlives the processes of the job.
-docs/memory-tier.md says what is kept and removed, and when.
+A version is a checkpoint in a folder in memory (`/dev/shm`), which outlives the processes of the job. On several
+machines each keeps the part that its ranks hold, and copies of others' parts. docs/memory-tier.md says what is kept and
+removed.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import logging
 import math
 import os
-import shutil
-import stat
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ucp_checkpoint import _arguments, _ucp
-from ucp_checkpoint._agree import agree
 from ucp_checkpoint._arrays import need_torch
+from ucp_checkpoint._copies import Copies
 from ucp_checkpoint._failure import failure
 from ucp_checkpoint._into import load_into
-from ucp_checkpoint._save import Saver
+from ucp_checkpoint._machines import Machines, Ranks
+from ucp_checkpoint._recovery import Candidate, Recovery
+from ucp_checkpoint._save import PartSaver, Saver
 from ucp_checkpoint._source import source_from
-from ucp_checkpoint._versions import Versions, bytes_in, folder_of, versions_in
+from ucp_checkpoint._tier_folder import TierFolder, Version, new_world
+from ucp_checkpoint._versions import Versions, folder_of, versions_in
 
 if TYPE_CHECKING:
     import torch
 
-    from ucp_checkpoint._ranks import Group
-
 _ENTRY = "ucp_memory"  # Of a version, beside model and optimizer.
 _CALLS_BEFORE_CHOICE = 5  # Of step(), before every="auto" chooses.
+_HAS_PROBLEM, _IS_BUSY, _IS_READY = 0, 1, 2
 _log = logging.getLogger("ucp_checkpoint")
-T = TypeVar("T")
 
 
 @dataclass
@@ -50,14 +49,16 @@ class Restored:
 
 
 class Tier:
-    """Keeps the state of a job in the memory of its machine.
+    """Keeps the state of a job in the memory of its machines.
 
     All ranks make one after they have wrapped the model, and before they train: it restores the newest version of
     `job`, or the newest checkpoint that it has saved to `fallback`, if there is one. `model` and `optimizer` are those
     of `ucp.Saver`. `every` is the number of iterations from one version to the next, or "auto": as few as the writer
-    keeps up with. With `persist_every` a further save of each so many iterations goes to `fallback`, by a writer of its
-    own. `extra` is called for each version and returns a dict of values, such as the states of a scheduler and of the
-    data loader on this rank. An error of a version is a warning, and training goes on, unless `strict`.
+    keeps up with. On several machines each part of the state is kept by `copies` of them; `machine` names the machine
+    that this rank is on, and `domain` what fails together with it, such as a rack. With `persist_every` a further save
+    of each so many iterations goes to `fallback`, at its own pace. `extra` is called for each version and returns a
+    dict of values, such as the states of a scheduler and of the data loader on this rank. An error of a version is a
+    warning, and training goes on, unless `strict`.
     """
 
     def __init__(
@@ -68,9 +69,12 @@ class Tier:
         job: str | None = None,
         fallback: str | os.PathLike[str] | None = None,
         every: int | str = "auto",
+        copies: int = 2,
         persist_every: int | None = None,
         extra: Callable[[], Mapping[str, Any]] | None = None,
         directory: str | os.PathLike[str] | None = None,
+        machine: str | None = None,
+        domain: str | None = None,
         group: object = None,
         no_dist: bool = False,
         strict: bool = False,
@@ -82,29 +86,34 @@ class Tier:
         self._groups: list[dict[str, Any]] = [] if optimizer is None else optimizer.param_groups
         self._strict = _arguments.flag("strict", strict)
         self._every = every if every == "auto" else _arguments.whole("every", every, 1, 1 << 30)
+        copies = _arguments.whole("copies", copies, 1, 1 << 10)
         self._persist_every = persist_every
         if persist_every is not None:
             self._persist_every = _arguments.whole("persist_every", persist_every, 1, 1 << 30)
         if self._persist_every is not None and fallback is None:
             raise failure("usage", "persist_every saves to `fallback`, which is not given")
         self._fallback = None if fallback is None else Path(os.path.abspath(os.fsdecode(fallback)))
-        self._ranks = _Ranks(group, no_dist)
-        self._folder = folder_of(job, directory)
-        self._is_default = directory is None
-        self._lock: int | None = None
-        self._calls = self._failures = 0
+        self._ranks = Ranks(group, no_dist)
+        self._machines = Machines.find(self._ranks, machine, domain, timeout)
+        self._folder = TierFolder(folder_of(job, directory), directory is None)
+        self._calls = self._failures = self._skipped = 0
+        self._meetings = 1  # Of machines, which all have come to.
         self._seconds_of_version = 0.0
+        self._last = 0  # The step of the last version.
+        self._is_late = False  # A version that was due is not begun yet.
         self._has_earlier = True  # Versions, perhaps; one may be finished when this start has begun.
-        self._ranks.first_does(self._take_folder)
+        self._paused = ""  # Why there are no versions any more.
+        self._stored: Versions | None = None
+        self._copies: Copies | None = None
+        self._machines.first_does(self._take_folder)
         try:
+            self._epoch, self._world = self._agree_on_start()
             self.restored = self._restore(model, optimizer)
-            how: dict[str, Any] = {"group": group, "no_dist": no_dist, "timeout": timeout, "threads": threads}
+            how: dict[str, Any] = {"no_dist": no_dist, "timeout": timeout, "threads": threads}
             how["extra"] = self._entries(0)
-            self._kept = Versions(Saver(model, optimizer, keep=1, **how))
-            self._ranks.first_does(self._check_room)
-            self._stored = None if self._persist_every is None else Versions(Saver(model, optimizer, **how))
+            self._make_savers(model, optimizer, min(copies, self._machines.count), how)
         except BaseException:
-            self._release()
+            self._folder.release()
             raise
         self.first_step = 0 if self.restored is None else self.restored.step + 1
 
@@ -117,23 +126,39 @@ class Tier:
         self._clean_up()
         if self._every == "auto" and self._calls == _CALLS_BEFORE_CHOICE:
             self._choose_interval()
-        if self._calls == 1 or (self._every != "auto" and (self._calls - 1) % int(self._every) == 0):
-            self._attempt(self._kept, self._folder / f"step-{step}", step)
-        if self._stored is not None and (step + 1) % (self._persist_every or 1) == 0:
+        is_due = self._calls == 1 or (self._every != "auto" and (self._calls - 1) % int(self._every) == 0)
+        persists = self._persist_every is not None and (step + 1) % self._persist_every == 0
+        if self._machines.count > 1:
+            if is_due or persists or self._is_late:
+                self._keep_part(step, persists)
+            return
+        if is_due:
+            self._attempt(self._kept, self._folder.path / f"step-{step}", step)
+        if self._stored is not None and persists:
             assert self._fallback is not None
             self._attempt(self._stored, self._fallback / f"step-{step}", step)
 
     def report(self) -> dict[str, Any]:
         """Counts, and what was chosen."""
-        return {
-            "folder": str(self._folder),
+        copies = self._copies
+        told: dict[str, Any] = {
+            "folder": str(self._folder.path),
             "every": self._every,
             "versions": self._kept.begun,
             "persisted": 0 if self._stored is None else self._stored.begun,
             "failures": self._failures,
             "seconds_of_version": self._seconds_of_version,
             "restored": None if self.restored is None else {"step": self.restored.step, "path": self.restored.path},
+            "machines": self._machines.names,
         }
+        if self._machines.count > 1:
+            told["skipped"] = self._skipped
+            told["keepers"] = [[self._machines.names[keeper] for keeper in of_one] for of_one in self._keepers]
+            told["paused"] = self._paused
+        if copies is not None:  # Of the first rank of each machine.
+            told["committed"] = None if copies.committed is None else copies.committed.step
+            told["bytes_sent"] = copies.bytes_sent
+        return told
 
     def close(self, keep: bool = False) -> None:
         """Ends the tier when the job has ended well. Its versions are removed, unless `keep`."""
@@ -141,11 +166,12 @@ class Tier:
             self._kept.saver.close()
             if self._stored is not None:
                 self._stored.saver.close()
+            if self._copies is not None:
+                self._copies.close()
         finally:
-            if not keep and self._ranks.rank == 0:
-                for version in versions_in(self._folder):
-                    shutil.rmtree(version, ignore_errors=True)
-            self._release()
+            if not keep and self._machines.speaks:
+                self._folder.keep_alone(None)
+            self._folder.release()
 
     def __enter__(self) -> Tier:
         return self
@@ -156,37 +182,79 @@ class Tier:
         for versions in (self._kept, self._stored):  # A save that all ranks have begun is finished, and stays.
             if versions is not None:
                 versions.saver.__exit__(kind, error, trace)
-        return self._release()
+        if self._copies is not None:
+            self._copies.close(patience=5)
+        return self._folder.release()
 
     def _attempt(self, versions: Versions, path: Path, step: int) -> None:
         """Begins to save. Training does not stop for an error of the save before, unless it shall."""
         try:
             versions.begin(path, self._entries(step))
         except _ucp.Error as error:
-            self._failures += 1
-            if self._strict:
-                raise
-            if self._ranks.rank == 0:
-                _log.warning("ucp.memory could not save the version before `%s`: %s", path, error)
+            self._tell(f"could not save the version before `{path}`: {error}", error)
+
+    def _tell(self, problem: str, error: Exception | None = None) -> None:
+        self._failures += 1
+        if self._strict:
+            raise error if error is not None else failure("io", f"ucp.memory {problem}")
+        if self._ranks.rank == 0:
+            _log.warning("ucp.memory %s", problem)
+
+    def _keep_part(self, step: int, persists: bool) -> None:
+        """All ranks begin a version, or none: while the one before is not settled, there is no memory for it."""
+        if not self._may_begin():
+            self._skipped += 1
+            self._is_late = not self._paused
+            return
+        self._is_late = False
+        self._last = step
+        version = Version(self._epoch, step, self._world)
+        path = self._folder.of_part(version, self._machines.mine, self._machines.count)
+        if self._machines.speaks:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(_ucp.Error):  # The copies of the machine have the error, and all machines hear of it.
+            self._kept.begin(path, self._entries(step))
+        if self._copies is not None:
+            target = None if not persists or self._fallback is None else self._fallback / f"step-{step}"
+            self._copies.add(version, self._kept.saving, target, f"{self._world}/{self._meetings}")
+
+    def _may_begin(self) -> bool:
+        if self._paused:
+            return False
+        state = _IS_READY
+        if self._copies is not None and not self._copies.is_settled():
+            state = _IS_BUSY
+        elif self._copies is not None and self._copies.has_problem():
+            state = _HAS_PROBLEM
+        try:
+            least = self._ranks.least(state)
+            if least != _HAS_PROBLEM:
+                return least == _IS_READY
+            mine = "" if self._copies is None else self._copies.take_problem()
+            problems = [problem for problem in self._ranks.all_tell(mine) if problem]
+        except (RuntimeError, _ucp.Error) as error:
+            self._paused = str(error)
+            self._tell(f"keeps no more versions, since a rank is gone: {error}", failure("io", str(error)))
+            return False
+        self._meetings += 1
+        self._tell(f"could not complete the version of step {self._last}: {problems[0]}")
+        return self._copies is None or self._copies.is_settled()
 
     def _choose_interval(self) -> None:
         """From how long the first version took, on the slowest rank, and the iterations since."""
         iteration = (time.monotonic() - self._kept.began) / (_CALLS_BEFORE_CHOICE - 1)
-        mine = json.dumps([self._kept.seconds(), iteration]).encode()
-        said = [json.loads(text) for text in self._ranks.all_gather(mine)]
+        seconds = self._kept.seconds() if self._copies is None else self._copies.seconds_of_version()
+        said = self._ranks.all_tell([seconds, iteration])
         self._seconds_of_version = max(seconds for seconds, _ in said)
         shortest = min(seconds for _, seconds in said)
         self._every = max(1, math.ceil(self._seconds_of_version / max(shortest, 1e-6)))
 
     def _clean_up(self) -> None:
-        """Removes versions of earlier starts of the job, when there is one of this start. On rank 0."""
-        if self._ranks.rank != 0 or not self._has_earlier:
+        """Of a job on one machine: removes versions of earlier starts, when there is one of this start. On rank 0."""
+        if self._ranks.rank != 0 or not self._has_earlier or self._machines.count > 1:
             return
-        found = versions_in(self._folder)
-        if any(version in self._kept.paths for version in found):
-            for version in found:
-                if version not in self._kept.paths:
-                    shutil.rmtree(version, ignore_errors=True)
+        if any(version in self._kept.paths for version in versions_in(self._folder.path)):
+            self._folder.keep_alone(None, self._kept.paths)
             self._has_earlier = False
 
     def _entries(self, step: int) -> dict[str, Any]:
@@ -216,119 +284,81 @@ class Tier:
         return Restored(entry["step"], path, [dict(of_rank.get("extra", {})) for of_rank in of_ranks])
 
     def _take_folder(self) -> None:
-        """Of this user alone, and of one job at a time. On rank 0."""
-        for folder in (self._folder.parent, self._folder):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.take()
         if self._persist_every is not None and self._fallback is not None:
             self._fallback.mkdir(parents=True, exist_ok=True)
-        for folder in [self._folder.parent, self._folder] if self._is_default else [self._folder]:
-            found = folder.lstat()
-            if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
-                raise failure("io", f"`{folder}` is not a folder that this user alone may change; pass directory=")
-        self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            other = os.pread(self._lock, 32, 0).decode(errors="replace").strip()
-            os.close(self._lock)
-            self._lock = None
-            said = f"the job `{self._folder.name}` runs already, as process {other} on this machine; name another job"
-            raise failure("usage", said) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
 
-    def _check_room(self) -> None:
-        """Two versions are there for a moment. On rank 0."""
-        wanted = 2 * int(self._kept.saver.plan["bytes_to_write"])
-        space = os.statvfs(self._folder)
-        free = space.f_bavail * space.f_frsize + sum(bytes_in(version) for version in versions_in(self._folder))
+    def _agree_on_start(self) -> tuple[int, str]:
+        """A later epoch than any that a machine knows of (M4)."""
+        said = self._ranks.all_tell([self._folder.next_epoch() if self._machines.speaks else 0, new_world()])
+        return max(int(epoch) for epoch, _ in said), str(said[0][1])
+
+    def _make_savers(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, copies: int, how: dict[str, Any]
+    ) -> None:
+        if self._machines.count == 1:
+            how["group"] = self._ranks.of_job
+            self._kept = Versions(Saver(model, optimizer, keep=1, **how))
+            self._machines.first_does(lambda: self._check_room(0))
+            if self._persist_every is not None:
+                self._stored = Versions(Saver(model, optimizer, **how))
+            return
+        self._keepers = _ucp.keepers(self._machines.count, copies, self._machines.domains)
+        saver = PartSaver(self._machines.mine, model, optimizer, group=self._machines.group, **how)
+        self._kept = Versions(saver)
+        self._machines.check_alike(saver.names())
+        sizes = self._ranks.all_tell(int(self._kept.saver.plan["bytes_to_write"]))
+        of_machines = [sizes[self._machines.first_rank(machine)] for machine in range(self._machines.count)]
+        mine = self._machines.mine
+        others = sum(of_machines[owner] for owner, of_one in enumerate(self._keepers) if mine in of_one[1:])
+        self._machines.first_does(lambda: self._check_room(others))
+        if self._machines.speaks:
+            self._copies = Copies(self._machines, self._folder, self._keepers)
+
+    def _check_room(self, of_others: int) -> None:
+        """Two versions are there for a moment (M7)."""
+        wanted = 2 * (int(self._kept.saver.plan["bytes_to_write"]) + of_others)
+        free = self._folder.room()
         if wanted > free:
             raise failure(
                 "memory",
-                f"two versions of the state have {wanted:,} bytes, and `{self._folder}` has room for {free:,}; give "
-                "/dev/shm more, or name another directory",
+                f"two versions of the state have {wanted:,} bytes, and `{self._folder.path}` has room for {free:,}; "
+                "give /dev/shm more, or name another directory",
             )
 
     def _restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> Restored | None:
         """The newest version that can be read; all ranks take the same."""
         problems = []
-        for path in self._candidates():
+        recovery = Recovery(self._machines, self._folder, self._world)
+        candidates: list[Candidate | str] = [*recovery.candidates(), *self._stored_before()]
+        for candidate in candidates:
+            name = candidate if isinstance(candidate, str) else str(self._folder.whole(candidate.version))
             try:
-                how: dict[str, Any] = {"strict": False, "trust_ties": True, "verify": True, "group": self._ranks.of_job}
-                load_into(model, path, optimizer=optimizer, **how)
+                path = candidate if isinstance(candidate, str) else str(recovery.bring(candidate))
+                how: dict[str, Any] = {"strict": False, "trust_ties": True, "group": self._ranks.of_job}
+                # Every byte of what is in parts has been compared with its digest.
+                how["verify"] = isinstance(candidate, str) or candidate.version.epoch == 0
+                how["_own_folder"] = path if self._machines.count > 1 else None
+                load_into(model, self._ranks.all_tell(path)[0], optimizer=optimizer, **how)
                 restored = self._ranks.all_do(partial(self._entry_of, path))
             except _ucp.Error as error:
-                problems.append(f"`{path}`: {error}")
+                problems.append(f"`{name}`: {error}")
                 continue
             if self._ranks.rank == 0:
                 for problem in problems:
                     _log.warning("ucp.memory cannot read a version: %s", problem)
-                self._keep_alone(path)
+            if self._machines.speaks:  # Newer ones cannot be read, and the job comes to their steps again.
+                self._folder.keep_alone(None if isinstance(candidate, str) else candidate.version, [Path(path)])
             return restored
         if problems:
             raise failure("data", f"no version of the job can be read: {'; '.join(problems)}")
         return None
 
-    def _keep_alone(self, path: str) -> None:
-        """Versions that are newer cannot be read, and the job comes to their steps again."""
-        for version in versions_in(self._folder):
-            if str(version) != path:
-                shutil.rmtree(version, ignore_errors=True)
-
-    def _candidates(self) -> list[str]:
-        """As rank 0 sees them: in memory, then in the fallback; the newest first."""
-        found: list[str] = []
-        if self._ranks.rank == 0:
-            for folder in (self._folder, self._fallback):
-                found += [str(version) for version in versions_in(folder)]
-        told: list[str] = json.loads(self._ranks.all_gather(json.dumps(found).encode())[0])
+    def _stored_before(self) -> list[str]:
+        """In the fallback, as rank 0 sees it; the newest first."""
+        found = [str(version) for version in versions_in(self._fallback)] if self._ranks.rank == 0 else []
+        told: list[str] = self._ranks.all_tell(found)[0]
         return told
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-
-class _Ranks:
-    """Those that keep versions together; a process alone has no group."""
-
-    def __init__(self, group: object, no_dist: bool) -> None:
-        import torch.distributed as dist
-
-        self.of_job: Any = None
-        if not no_dist and dist.is_available() and dist.is_initialized():
-            self.of_job = dist.group.WORLD if group is None else group
-        self.rank = 0 if self.of_job is None else dist.get_rank(self.of_job)
-        self.size = 1 if self.of_job is None else dist.get_world_size(self.of_job)
-
-    def all_gather(self, mine: bytes) -> list[bytes]:
-        group = self._group()
-        return [mine] if group is None else group.all_gather(mine)
-
-    def all_do(self, work: Callable[[], T]) -> T:
-        """An error of one is raised on all."""
-        made: list[T] = []
-        problem: Exception | None = None
-        try:
-            made.append(work())
-        except _ucp.Error as error:
-            problem = error
-        except OSError as error:
-            problem = failure("io", f"`{error.filename}`: {(error.strerror or str(error)).lower()}")
-        agree(self._group(), problem)
-        return made[0]
-
-    def first_does(self, work: Callable[[], None]) -> None:
-        """On rank 0; its error is raised on all."""
-        self.all_do(work if self.rank == 0 else lambda: None)
-
-    def _group(self) -> Group | None:
-        if self.of_job is None:
-            return None
-        from ucp_checkpoint._ranks import Group
-
-        return Group(self.of_job, "ucp.memory.Tier")
 
 
 def _settings_of(group: Mapping[str, Any]) -> dict[str, Any]:

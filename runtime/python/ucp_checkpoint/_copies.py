@@ -1,0 +1,251 @@
+"""Copies of a machine's part of each version on other machines, and the commit of what is complete everywhere.
+
+By the rank that speaks for each machine, on a thread of its own, one version after the other:
+
+    1  the own part is complete: all say its files, or why it is not
+    2  all have reserved memory for the parts that they keep
+    3  each sends its part to its keepers, and receives those that it keeps, into hidden folders
+    4  the bytes of a copy have the digests that their owner's writer computed; else it is sent once more
+    5  the copies get their names, and all say so: the version is complete
+    6  all say that they know it: the version is committed, and older ones are removed
+
+    M1  A version counts if each of its parts is complete on some machine with the digests of its owner.
+    M2  From the first commit on some version can be recovered whichever k - 1 machines are lost: an older version is
+        removed only at 6, and the next one is begun only when this one is committed or given up.
+    M3  A part has its name only when it is complete.
+    M4  Parts of two starts of a job are never put together (_tier_folder.py).
+    M5  Nothing of a job's state changes before all ranks know that a version is whole and every digest fits
+        (_recovery.py).
+    M6  A part that is being read is not written to. A file that is being read when its version is removed stays until
+        it is closed.
+    M7  Memory is reserved before it is written to: a lack of it gives the version up, and the one before stays.
+    M8  Whatever fails here does not stop the training.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import shutil
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ucp_checkpoint import _ucp
+from ucp_checkpoint._failure import failure
+from ucp_checkpoint._machines import Machines
+from ucp_checkpoint._tier_folder import Part, TierFolder, Version
+
+if TYPE_CHECKING:
+    from ucp_checkpoint._saving import Saving
+    from ucp_checkpoint._streams import Piece, Streams
+
+_SECONDS_AT_EXIT = 5.0
+
+
+@dataclass
+class _Task:
+    version: Version
+    saving: Saving | None  # Nothing: the save has not begun on this machine.
+    persists_to: Path | None
+    meeting: str  # By which machines find one another. Another one than before: they do so anew.
+    is_complete: bool = False  # On this machine, in all parts: others may have committed it.
+
+
+class Copies:
+    """Of one machine, for the rank that speaks for it."""
+
+    def __init__(self, machines: Machines, folder: TierFolder, keepers: list[list[int]]) -> None:
+        self.committed: Version | None = None
+        self.bytes_sent = 0
+        self.seconds = 0.0  # From the beginning of the last version to its commit.
+        self._machines, self._folder, self._keepers = machines, folder, keepers
+        self._kept = [
+            owner for owner in range(machines.count) if owner != machines.mine and machines.mine in keepers[owner]
+        ]
+        self._problem = ""
+        self._streams: Streams | None = None
+        self._meeting = ""
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._is_settled = threading.Event()
+        self._is_settled.set()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="ucp copies")
+        self._thread.start()
+        atexit.register(self.close, _SECONDS_AT_EXIT)
+
+    def add(self, version: Version, saving: Saving | None, persists_to: Path | None, meeting: str) -> None:
+        """The one before is settled."""
+        self._is_settled.clear()
+        self._tasks.put(_Task(version, saving, persists_to, meeting))
+
+    def is_settled(self) -> bool:
+        """Whether the last version is committed, or given up."""
+        return self._is_settled.is_set()
+
+    def has_problem(self) -> bool:
+        return bool(self._problem)
+
+    def take_problem(self) -> str:
+        """Why the last version was given up; nothing after that."""
+        problem, self._problem = self._problem, ""
+        return problem
+
+    def seconds_of_version(self) -> float:
+        self._is_settled.wait()
+        return self.seconds
+
+    def close(self, patience: float | None = None) -> None:
+        """The version that is being copied is finished, for so long at most."""
+        atexit.unregister(self.close)
+        self._tasks.put(None)
+        self._thread.join(patience)
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            began = time.monotonic()
+            try:
+                self._settle(task)
+                self.seconds = time.monotonic() - began
+            except RuntimeError as error:  # Of gloo.
+                self._give_up(task, f"a machine is gone, or does not answer: {error}")
+            except Exception as error:  # M8
+                self._give_up(task, str(error) if isinstance(error, _ucp.Error) else f"{type(error).__name__}: {error}")
+            self._is_settled.set()
+
+    def _give_up(self, task: _Task, problem: str) -> None:
+        """A version that others may have committed stays (M2)."""
+        if not task.is_complete:
+            self._folder.remove(task.version)
+        self._problem = problem
+
+    def _settle(self, task: _Task) -> None:
+        streams = self._met(task.meeting)
+        parts = [Part.from_json(said) for said in self._all_say(streams, lambda: self._own_part(task).as_json())]
+        for number, part in enumerate(parts):
+            if (part.version, part.number, part.count) != (task.version, number, len(parts)):
+                said = f"machine {number} is at {part.version.name} and machine {self._machines.mine} at "
+                raise failure("usage", f"{said}{task.version.name}; all machines keep the same versions")
+        self._copy(streams, parts)
+        self._all_say(streams, lambda: self._folder.join(task.version, len(parts)))
+        task.is_complete = True
+        self._all_say(streams, lambda: None)
+        self.committed = task.version
+        self._folder.keep_alone(task.version)
+        if task.persists_to is not None:
+            self._persist(streams, parts, task.persists_to)
+
+    def _met(self, meeting: str) -> Streams:
+        from ucp_checkpoint._streams import Streams
+
+        if self._streams is None or meeting != self._meeting:
+            self._streams = Streams(self._machines, f"copies/{meeting}")
+            self._meeting = meeting
+        return self._streams
+
+    def _all_say(self, streams: Streams, what: Any) -> list[Any]:
+        """The word of each machine. A problem of one gives the version up on all of them."""
+        mine: dict[str, Any] = {}
+        try:
+            mine["said"] = what()
+        except _ucp.Error as error:
+            mine["problem"] = str(error)
+        except OSError as error:
+            mine["problem"] = f"`{error.filename}`: {(error.strerror or str(error)).lower()}"
+        said = streams.all_tell(mine)
+        for number, one in enumerate(said):
+            if "problem" in one:
+                raise failure("io", f"machine `{self._machines.names[number]}`: {one['problem']}")
+        return [one["said"] for one in said]
+
+    def _own_part(self, task: _Task) -> Part:
+        if task.saving is None:
+            raise failure("io", "the save did not begin")
+        task.saving.result()
+        return self._folder.part(task.version, self._machines.mine, self._machines.count)
+
+    def _copy(self, streams: Streams, parts: list[Part]) -> None:
+        folders: dict[int, Path] = {}
+        wanted = [[owner, keeper] for owner, keepers in enumerate(self._keepers) for keeper in keepers[1:]]
+        for attempt in range(2):
+            self._all_say(streams, lambda now=wanted: folders.update(self._places(parts, now)))
+            self._exchange(streams, parts, folders, wanted)
+            faults = self._all_say(streams, lambda now=wanted: self._faults(parts, folders, now))
+            wanted = [[int(owner), keeper] for keeper, of_one in enumerate(faults) for owner in of_one]
+            if not wanted:
+                break
+            if attempt == 1:
+                owner, keeper = wanted[0]
+                said = (
+                    f"the copy of machine `{self._machines.names[owner]}` on `{self._machines.names[keeper]}` differs"
+                )
+                raise failure("data", f"{said}, and did so when it was sent again: {faults[keeper][str(owner)]}")
+        for owner, folder in folders.items():
+            self._folder.finish_copy(parts[owner], folder)
+
+    def _places(self, parts: list[Part], wanted: list[list[int]]) -> dict[int, Path]:
+        mine = self._machines.mine
+        return {owner: self._folder.begin_copy(parts[owner]) for owner, keeper in wanted if keeper == mine}
+
+    def _exchange(self, streams: Streams, parts: list[Part], folders: dict[int, Path], wanted: list[list[int]]) -> None:
+        from ucp_checkpoint._streams import Piece
+
+        def pieces(part: Part, folder: Path) -> list[Piece]:
+            return [Piece(folder / name, 0, size) for name, size in part.files]
+
+        mine = self._machines.mine
+        own = self._folder.of_part(parts[mine].version, mine, self._machines.count)
+        sending = {keeper: pieces(parts[mine], own) for owner, keeper in wanted if owner == mine}
+        receiving = {owner: pieces(parts[owner], folders[owner]) for owner, keeper in wanted if keeper == mine}
+        streams.exchange(sending, receiving)
+        self.bytes_sent += len(sending) * sum(size for _, size in parts[mine].files)
+
+    def _faults(self, parts: list[Part], folders: dict[int, Path], wanted: list[list[int]]) -> dict[str, str]:
+        """By owner, as JSON has it."""
+        faults = {}
+        for owner, keeper in wanted:
+            if keeper == self._machines.mine and (found := self._folder.faults_of(parts[owner], folders[owner])):
+                faults[str(owner)] = found[0]
+        return faults
+
+    def _persist(self, streams: Streams, parts: list[Part], path: Path) -> None:
+        """All parts into a folder that all machines see, which gets its name when they are there."""
+        hidden = path.with_name(f".{path.name}.parts")
+        mine = self._machines.mine
+
+        def write() -> None:
+            hidden.mkdir(parents=True, exist_ok=True)
+            for name, _ in parts[mine].files:
+                if name.startswith("__"):
+                    _copy_durably(self._folder.of_part(parts[mine].version, mine, len(parts)) / name, hidden / name)
+
+        def finish() -> None:
+            if mine != 0:
+                return
+            for name, size in (file for part in parts for file in part.files if file[0].startswith("__")):
+                if not (hidden / name).is_file() or (hidden / name).stat().st_size != size:
+                    said = f"`{hidden / name}` of another machine is not there; fallback= is a folder that all see"
+                    raise failure("usage", said)
+            _sync(hidden)
+            if path.is_dir():
+                shutil.rmtree(path)
+            hidden.rename(path)
+            _sync(path.parent)
+
+        self._all_say(streams, write)
+        self._all_say(streams, finish)
+
+
+def _copy_durably(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    _sync(target)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

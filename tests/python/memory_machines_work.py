@@ -1,0 +1,84 @@
+"""The work of the ranks of tests/python/test_memory_machines.py: machines that are late, full, or gone."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ucp_checkpoint as ucp
+from ucp_checkpoint import _copies, _streams
+
+
+def tier_of(rank: int, root: str, job: str, **settings: Any) -> Any:
+    torch.manual_seed(rank)
+    model = torch.nn.Linear(64, 64)
+    how = {"every": 1, "machine": "ab"[rank], "directory": Path(root) / "ab"[rank]} | settings
+    return ucp.memory.Tier(model, job=job, **how)
+
+
+def beside_others(rank: int, root: str) -> dict[str, Any]:
+    """Two machines, of which the second one has one trouble after the other; nothing else joins the ranks."""
+    return {"late": late(rank, root), "full": full(rank, root), "gone": gone(rank, root)}
+
+
+def late(rank: int, root: str) -> dict[str, Any]:
+    """Versions that are due meanwhile are skipped, on both machines."""
+    settle = _copies.Copies._settle
+    if rank == 1:
+        _copies.Copies._settle = lambda self, task: (time.sleep(1), settle(self, task))[1]  # type: ignore[method-assign]
+    tier = tier_of(rank, root, "late")
+    began = time.monotonic()
+    for step in range(10):
+        tier.step(step)
+    seconds = time.monotonic() - began
+    while not tier._copies.is_settled():
+        time.sleep(0.01)
+    report = tier.report()
+    tier.close()
+    _copies.Copies._settle = settle  # type: ignore[method-assign]
+    return {"seconds": seconds, "skipped": report["skipped"], "committed": report["committed"]}
+
+
+def full(rank: int, root: str) -> list[str]:
+    """A machine without memory for a copy: what both say, as an error and as a warning."""
+
+    def refuse(path: Path, size: int) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    told = []
+    reserve = _streams.reserve
+    for strict in (True, False):
+        tier = tier_of(rank, root, f"full {strict}".replace(" ", "-"), strict=strict)
+        if rank == 1:
+            _streams.reserve = refuse
+        try:
+            for step in range(2):
+                tier.step(step)
+                while not tier._copies.is_settled():
+                    time.sleep(0.01)
+        except ucp.Error as error:
+            told.append(str(error))
+        _streams.reserve = reserve
+        told.append(str(tier.report()["failures"]))
+        tier.close()
+    return told
+
+
+def gone(rank: int, root: str) -> dict[str, Any]:
+    """The other machine ends: this one trains on, without further versions."""
+    tier = tier_of(rank, root, "gone")
+    tier.step(0)
+    while not tier._copies.is_settled():
+        time.sleep(0.01)
+    if rank == 1:
+        os._exit(0)
+    for step in range(1, 20):
+        tier.step(step)
+        time.sleep(0.05)
+    report = tier.report()
+    tier.close(keep=True)
+    return {"paused": report["paused"], "failures": report["failures"], "committed": report["committed"]}

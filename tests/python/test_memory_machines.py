@@ -1,0 +1,70 @@
+"""`ucp.memory.Tier` on several machines: jobs that lose machines, and come back with the bits of a step that was made.
+
+A machine is the processes that give its name, and a folder: losing it is killing them and removing the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import job
+import memory_machines_work
+import memory_work
+from test_memory import killed
+
+
+@pytest.mark.parametrize(
+    ("saved", "lost", "restored"),
+    [
+        # Rows of tensor parallelism, cut again: what a machine holds has gaps. A new machine fetches all of it.
+        pytest.param(("fsdp2_tp", "aabb", 2), "a", ("fsdp2", "bbx"), id="a rack of ranks"),
+        # A whole group, so that storage has the newest version; a rank without rows of most tensors.
+        pytest.param(("fsdp2", "abcd", 2), "ab", ("ddp", "cd"), id="a whole group"),
+    ],
+)
+def test_lost_machines(saved: tuple[str, str, int], lost: str, restored: tuple[str, str], tmp_path: Path) -> None:
+    parallel, machines, copies = saved
+    tier = {"every": 1, "copies": copies, "persist_every": 2, "fallback": str(tmp_path / "storage")}
+    job_of = {"size": 4, "model": "plain" if parallel == "fsdp2_tp" else "frozen"}
+    killed(tmp_path, 4, 0.2, ranks=4, parallel=parallel, machines=machines, tier=tier, **job_of)
+    for machine in lost:
+        shutil.rmtree(tmp_path / "memory" / machine)
+    parallel, machines = restored
+    job_of |= {"parallel": parallel, "size": len(machines), "machines": machines, "seed": 99}
+    job_of["tier"] = {"every": 2, "fallback": str(tmp_path / "storage")}
+    told = job.run(memory_work.train, len(machines), tmp_path, root=str(tmp_path), **job_of)
+    assert told[0]["restored"]["step"] >= 1
+    assert told[0]["restored"]["state"] == []
+    assert ("storage" in told[0]["restored"]["path"]) == (lost == "ab")
+    for of_rank in told:
+        assert of_rank["restored"]["ranks"] == [0, 1, 2, 3]
+        assert of_rank["report"]["failures"] == 0
+    assert told[0]["report"]["committed"] is not None
+    assert told[0]["report"]["bytes_sent"] > 0
+    assert not list((tmp_path / "memory").rglob("*.distcp"))  # The job has ended well.
+
+
+def test_trouble_does_not_stop_training(tmp_path: Path) -> None:
+    """M8: machines that are late, full, or gone. With `strict` all ranks raise what one machine says."""
+    processes = job.start(memory_machines_work.beside_others, 2, tmp_path / "store", root=str(tmp_path))
+    output, errors = processes[0].communicate(timeout=120)
+    processes[1].communicate()
+    assert output, errors
+    told = json.loads(output.splitlines()[-1])
+    assert told["late"]["seconds"] < 0.9
+    assert told["late"]["skipped"] >= 5
+    assert told["late"]["committed"] == 0
+    said, failures, failures_without_strict = told["full"]
+    assert re.fullmatch(
+        r"ucp.memory could not complete the version .*: machine `b`: `.*`: no space left on device", said
+    )
+    assert (failures, failures_without_strict) == ("1", "1")
+    assert "could not complete the version" in errors
+    assert told["gone"]["paused"]
+    assert (told["gone"]["failures"], told["gone"]["committed"]) == (1, 0)
+    assert "keeps no more versions, since a rank is gone" in errors

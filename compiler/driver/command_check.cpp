@@ -4,6 +4,7 @@
 
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/command_line/command_line.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/describe/bound_source.h"
 #include "compiler/diagnostics/render.h"
@@ -68,6 +69,7 @@ void AddCheckCommand(CLI::App& app, int& exit_code) {
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue")->required();
   command
       ->add_option("--from", options->source.path, "Check it on this checkpoint too, and warn of what matches nothing")
+      ->transform(MemoryJobs())
       ->type_name("DIR");
   AddSpecOptions(*command, options->source);
   command->add_flag("--json", options->json, "Diagnostics, and what else is wrong, as JSON on standard output");

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "compiler/command_line/command_line.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"
 #include "compiler/compile/both_sides.h"
@@ -95,6 +96,7 @@ void AddExplainCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option("--from", options->source.path,
                    "A checkpoint that gives the dims and the degrees, or a strategy that gives the degrees")
+      ->transform(MemoryJobs())
       ->type_name("DIR|STRATEGY");
   command->add_option("--to", options->target, "Show the holders of a target beside those of the source")
       ->type_name("STRATEGY");

@@ -6,6 +6,7 @@
 #include "compiler/bind/bind.h"
 #include "compiler/catalogue/config_file.h"
 #include "compiler/check/check_spec.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/output_place.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/write_file.h"
@@ -128,7 +129,7 @@ void AddInferCommand(CLI::App& app, int& exit_code) {
       "  ucpc infer run_tp2/ --other run_tp4/ -o my_model.ucp\n"
       "\n"
       "Two tensor-parallel degrees of one model decide most cuts.");
-  command->add_option("DIR", options->checkpoint, "The checkpoint")->required();
+  command->add_option("DIR", options->checkpoint, "The checkpoint")->transform(MemoryJobs())->required();
   command->add_option("--other", options->elsewhere, "The same model at another tensor-parallel degree")
       ->type_name("DIR");
   command->add_option("--config", options->config, "A model's config.json; default: the one in the checkpoint")

@@ -4,6 +4,7 @@
 
 #include "compiler/catalogue/find_strategy.h"
 #include "compiler/command_line/command_line.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/command_line/write_file.h"
@@ -142,6 +143,7 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       "      --bandwidth 2GB/s --nodes 16");
   command->add_option("SPEC", options->source.spec, "A .ucp file, or a name of the catalogue");
   command->add_option("--from", options->source.path, "The source checkpoint, or with a spec the strategy of one")
+      ->transform(MemoryJobs())
       ->type_name("DIR|STRATEGY")
       ->required();
   command

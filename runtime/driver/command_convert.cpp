@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "compiler/command_line/command_line.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/formats/format.h"
 #include "compiler/plan/plan_report.h"
@@ -90,6 +91,7 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
       "engine.load_checkpoint(OUT), with {\"checkpoint\": {\"load_universal\": true}} if it is universal.");
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
+      ->transform(MemoryJobs())
       ->required();
   AddDestination(*command, options->conversion);
   command->add_option("--to", options->target, TargetsHelp())->type_name("STRATEGY")->required();

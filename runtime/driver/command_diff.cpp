@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "compiler/command_line/command_line.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/launcher.h"
@@ -45,8 +46,10 @@ void AddDiffCommand(CLI::App& app, int& exit_code) {
       "  ucprun diff checkpoints/ model/ --tensor '*.bias' --json\n"
       "\n"
       "States that are the same by both manifests are not read. Exit code 3 if anything differs.");
-  command->add_option("A", options->source.path, "A folder that a conversion or a training run wrote")->required();
-  command->add_option("B", options->other, "Another one")->required();
+  command->add_option("A", options->source.path, "A folder that a conversion or a training run wrote")
+      ->transform(MemoryJobs())
+      ->required();
+  command->add_option("B", options->other, "Another one")->transform(MemoryJobs())->required();
   command->add_option("--tensor", options->tensor, "Only tensors whose name fits; one must")->type_name("GLOB");
   command->add_flag("--read-all", options->read_all, "Also read states that are the same by both manifests");
   command

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "compiler/command_line/command_line.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
@@ -97,6 +98,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option("CHECKPOINT", options->source.path,
                    "A checkpoint's folder, one tag's folder in it, or a file in that")
+      ->transform(MemoryJobs())
       ->required();
   command->add_option("--spec", options->source.spec, "Show whole shapes of what tensor parallelism cuts")
       ->type_name("SPEC");

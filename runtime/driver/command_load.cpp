@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "compiler/command_line/command_line.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
 #include "compiler/support/error.h"
@@ -200,6 +201,7 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
       "--compare finds a difference.");
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
+      ->transform(MemoryJobs())
       ->required();
   command->add_option("--to", options->target, "The job that loads, as the target of `convert`")
       ->type_name("STRATEGY")

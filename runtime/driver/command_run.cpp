@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
 #include "runtime/command_line/conversion_command.h"
@@ -55,6 +56,7 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
   command->add_option("PLAN", options->plan, "A file that `ucpc plan` wrote")->required();
   AddDestination(*command, options->conversion);
   command->add_option("--from", options->source, "The checkpoint; a plan holds no absolute paths")
+      ->transform(MemoryJobs())
       ->type_name("DIR")
       ->required();
   command->add_flag("--trust-plan", options->trust_plan,

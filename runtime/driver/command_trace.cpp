@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "compiler/command_line/command_line.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/compile/compile.h"
 #include "compiler/compile/whole_states.h"
@@ -131,6 +132,7 @@ void AddTraceCommand(CLI::App& app, int& exit_code) {
       "\n"
       "Only headers and the bytes of this element are read. Exit code 3 if copies of it differ.");
   command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training run wrote")
+      ->transform(MemoryJobs())
       ->required();
   command->add_option("ELEMENT", options->element, "TENSOR[INDEX,…] or TENSOR[INDEX,…].STATE, of the whole tensor")
       ->required();

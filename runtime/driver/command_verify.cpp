@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "compiler/command_line/command_line.h"
+#include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/launcher.h"
@@ -82,8 +83,10 @@ void AddVerifyCommand(CLI::App& app, int& exit_code) {
       "A checkpoint without a manifest is read all the same: checksums, and copies on other ranks. Exit code 3 if "
       "anything differs.");
   command->add_option("CHECKPOINT", options->source.path, "A folder that a conversion or a training run wrote")
+      ->transform(MemoryJobs())
       ->required();
   command->add_option("--same", options->same, "Another checkpoint, of any format, that must hold the same")
+      ->transform(MemoryJobs())
       ->type_name("DIR");
   command
       ->add_flag("--bytes", options->by_elements,

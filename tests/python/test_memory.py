@@ -185,7 +185,10 @@ def test_one_version_stays(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "one" / "step-5", tmp_path / "one" / "step-100")  # Finished after the job had died.
     take_steps(model, optimizer, tier, range(6, 9))
     abandon(tier)
-    wait_for_version(tmp_path / "one", "step-8")
+    newest = wait_for_version(tmp_path / "one", "step-8")
+    assert ucp.inspect(f"memory:{tmp_path / 'one'}") == ucp.inspect(newest)
+    with pytest.raises(ucp.Error, match="there are no versions of a job in"):
+        ucp.inspect(f"memory:{tmp_path / 'two'}")
 
 
 def test_the_interval_is_chosen(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PROGRAMS = {"compiler/driver", "compiler/command_line", "runtime/driver", "runtime/command_line"}
+PROGRAMS = {
+    "compiler/driver", "compiler/command_line", "runtime/driver", "runtime/driver/memory", "runtime/command_line",
+}  # fmt: skip
 
 # The end of the program after a mistake of our own.
 MAY_PRINT = {"compiler/support/check.h"}

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ucp_checkpoint import _arguments, _ucp
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._source import Path, Settings, source_from
+from ucp_checkpoint._source import Path, Settings, checkpoint_at, source_from
 from ucp_checkpoint._work import byte_count, thread_count
 
 # Called with the bytes that are done, and with all bytes, on the caller's thread, a few times a second and at the end.
@@ -103,7 +103,7 @@ def verify(
     report: dict[str, Any] = json.loads(
         _ucp.verify(
             source,
-            _arguments.path("same", same) if same is not None else b"",
+            checkpoint_at("same", same) if same is not None else b"",
             by_elements,
             _arguments.flag("checksums", checksums),
             thread_count(threads),
@@ -140,7 +140,7 @@ def diff(
     report: dict[str, Any] = json.loads(
         _ucp.diff(
             source,
-            _arguments.path("other", other),
+            checkpoint_at("other", other),
             _arguments.text("tensor", tensor, "a pattern"),
             _arguments.flag("read_all", read_all),
             thread_count(threads),

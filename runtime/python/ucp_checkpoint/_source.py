@@ -26,7 +26,7 @@ def source_from(
 ) -> Source:
     """The options of the programs of the same names."""
     source = Source()
-    source.path = _arguments.path("path", path)
+    source.path = checkpoint_at("path", path)
     source.spec = _arguments.path("spec", spec) if spec is not None else b""
     source.config = _arguments.path("config", config) if config is not None else b""
     source.set = _words("sets", sets)
@@ -34,6 +34,16 @@ def source_from(
     source.drop_states = _arguments.texts("drop_states", drop_states)
     source.prefer_rank = _arguments.text("prefer_rank", prefer_rank, 'a text such as "tp=1"')
     return source
+
+
+def checkpoint_at(name: str, path: Path) -> bytes:
+    """A path, or `memory:JOB`: the newest version of a job that is whole in this machine's memory."""
+    place = _arguments.path(name, path)
+    if not place.startswith(b"memory:"):
+        return place
+    from ucp_checkpoint._tier_folder import newest_whole
+
+    return os.fsencode(newest_whole(os.fsdecode(place.removeprefix(b"memory:"))))
 
 
 def _words(name: str, settings: object) -> list[str]:

@@ -26,7 +26,7 @@ from typing import Any
 
 from ucp_checkpoint import _ucp
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._versions import bytes_in, versions_in
+from ucp_checkpoint._versions import bytes_in, folder_of, versions_in
 
 _NAME = re.compile(r"(\d{6})-([0-9a-f]{8})-(\d{1,18})")
 _PART = re.compile(r"(\d{1,6})-of-(\d{1,6})")
@@ -214,3 +214,19 @@ class TierFolder:
 
 def new_world() -> str:
     return secrets.token_hex(4)
+
+
+def newest_whole(job: str) -> Path:
+    """Of a job's versions that are whole on this machine; `job` may have a folder before its name."""
+    above, _, name = job.rpartition("/")
+    folder = TierFolder(folder_of(name, above or None), False)
+    parts = [(version.step, folder.whole(version)) for version in reversed(folder.versions())]
+    whole = [(step, place) for step, place in parts if place.is_dir()]
+    alone = [(int(place.name.removeprefix("step-")), place) for place in versions_in(folder.path)]
+    if alone and (not whole or alone[0][0] > whole[0][0]):
+        return alone[0][1]
+    if whole:
+        return whole[0][1]
+    if parts:
+        raise failure("usage", f"of step {parts[0][0]} in `{folder.path}`, this machine has not all parts")
+    raise failure("usage", f"there are no versions of a job in `{folder.path}`")

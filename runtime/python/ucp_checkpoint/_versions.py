@@ -57,8 +57,12 @@ def folder_of(job: str | None, directory: str | os.PathLike[str] | None) -> Path
         raise failure("usage", "a tier needs the name of its job, by which a restart finds it: job=")
     if re.fullmatch(r"[\w.-]{1,100}", _arguments.text("job", name)) is None or name.startswith("."):
         raise failure("usage", f"job is a name of letters, digits, `_`, `-` and dots, not {_arguments.shown(name)}")
-    root = Path(f"/dev/shm/ucp-{os.geteuid()}") if directory is None else Path(os.path.abspath(os.fsdecode(directory)))
-    return root / name
+    return _directory_of(directory) / name
+
+
+def _directory_of(directory: str | os.PathLike[str] | None) -> Path:
+    given = directory or os.environ.get("UCP_MEMORY_DIRECTORY")
+    return Path(os.path.abspath(os.fsdecode(given))) if given else Path(f"/dev/shm/ucp-{os.geteuid()}")
 
 
 def versions_in(folder: Path | None) -> list[Path]:

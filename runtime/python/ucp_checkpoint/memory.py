@@ -95,7 +95,8 @@ class Tier:
         self._fallback = None if fallback is None else Path(os.path.abspath(os.fsdecode(fallback)))
         self._ranks = Ranks(group, no_dist)
         self._machines = Machines.find(self._ranks, machine, domain, timeout)
-        self._folder = TierFolder(folder_of(job, directory), directory is None)
+        is_default = directory is None and "UCP_MEMORY_DIRECTORY" not in os.environ
+        self._folder = TierFolder(folder_of(job, directory), is_default)
         self._calls = self._failures = self._skipped = 0
         self._meetings = 1  # Of machines, which all have come to.
         self._seconds_of_version = 0.0

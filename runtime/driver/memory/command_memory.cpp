@@ -15,6 +15,7 @@
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
+#include "runtime/driver/memory/memory_commands.h"
 #include "runtime/memory_tier/placement.h"
 #include "runtime/memory_tier/tier_times.h"
 
@@ -255,8 +256,14 @@ void AddOptions(CLI::App& command, MemoryPlanOptions& options) {
 
 void AddMemoryCommand(CLI::App& app, int& exit_code) {
   CLI::App* memory = app.add_subcommand("memory", "Checkpoints in the memory of the machines of a job.");
-  memory->footer("  ucprun memory plan --machines 16 --bytes 75GB --network 400Gb/s");
+  memory->footer(
+      "  ucprun memory list                        what jobs have kept on this machine\n"
+      "  ucprun inspect memory:llama               the newest version of a job, for every command\n"
+      "  ucprun memory plan --machines 16 --bytes 75GB --network 400Gb/s");
   memory->require_subcommand(1);
+  AddMemoryListCommand(*memory, exit_code);
+  AddMemoryVerifyCommand(*memory, exit_code);
+  AddMemoryDropCommand(*memory, exit_code);
   auto options = std::make_shared<MemoryPlanOptions>();
   CLI::App* command = memory->add_subcommand(
       "plan", "How often a job could keep its state in the memory of its machines, and what failures would lose then.");

@@ -7,7 +7,7 @@
 #pragma once
 
 #include <llvm/Support/Error.h>
-#include <CLI/Validators.hpp>
+#include <CLI/App.hpp>
 
 #include <cstdint>
 #include <string>

@@ -18,7 +18,9 @@ By the rank that speaks for each machine, on a thread of its own, one version af
         (_recovery.py).
     M6  A part that is being read is not written to. A file that is being read when its version is removed stays until
         it is closed.
-    M7  Memory is reserved before it is written to: a lack of it gives the version up, and the one before stays.
+    M7  Memory is reserved before it is written to: a lack of it gives the version up, and the one before stays. A
+        version that was complete when a machine failed is kept until all machines have met again: then it is kept by
+        all, or removed by all (Tier._may_begin()), so that there are never more than two.
     M8  Whatever fails here does not stop the training.
 """
 
@@ -52,7 +54,6 @@ class _Task:
     saving: Saving | None  # Nothing: the save has not begun on this machine.
     persists_to: Path | None
     meeting: str  # By which machines find one another. Another one than before: they do so anew.
-    is_complete: bool = False  # On this machine, in all parts: others may have committed it.
 
 
 class Copies:
@@ -60,6 +61,7 @@ class Copies:
 
     def __init__(self, machines: Machines, folder: TierFolder, keepers: list[list[int]]) -> None:
         self.committed: Version | None = None
+        self.complete: Version | None = None  # The newest that is complete everywhere: others may have committed it.
         self.bytes_sent = 0
         self.seconds = 0.0  # From the beginning of the last version to its commit.
         self._machines, self._folder, self._keepers = machines, folder, keepers
@@ -97,6 +99,13 @@ class Copies:
         self._is_settled.wait()
         return self.seconds
 
+    def agree_on(self, complete: Version | None, world: str) -> None:
+        """All have settled: `complete` is the newest version that is so for all, and others have no memory (M7)."""
+        self.complete = complete
+        for version in self._folder.versions():
+            if version.world == world and version != complete:
+                self._folder.remove(version)
+
     def close(self, patience: float | None = None) -> None:
         """The version that is being copied is finished, for so long at most."""
         atexit.unregister(self.close)
@@ -117,7 +126,7 @@ class Copies:
 
     def _give_up(self, task: _Task, problem: str) -> None:
         """A version that others may have committed stays (M2)."""
-        if not task.is_complete:
+        if self.complete != task.version:
             self._folder.remove(task.version)
         self._problem = problem
 
@@ -130,7 +139,7 @@ class Copies:
                 raise failure("usage", f"{said}{task.version.name}; all machines keep the same versions")
         self._copy(streams, parts)
         self._all_say(streams, lambda: self._folder.join(task.version, len(parts)))
-        task.is_complete = True
+        self.complete = task.version
         self._all_say(streams, lambda: None)
         self.committed = task.version
         self._folder.keep_alone(task.version)

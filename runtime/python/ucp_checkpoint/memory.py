@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _ENTRY = "ucp_memory"  # Of a version, beside model and optimizer.
 _CALLS_BEFORE_CHOICE = 5  # Of step(), before every="auto" chooses.
-_HAS_PROBLEM, _IS_BUSY, _IS_READY = 0, 1, 2
+_IS_BUSY, _HAS_PROBLEM, _IS_READY = 0, 1, 2
 _log = logging.getLogger("ucp_checkpoint")
 
 
@@ -231,15 +231,26 @@ class Tier:
             least = self._ranks.least(state)
             if least != _HAS_PROBLEM:
                 return least == _IS_READY
-            mine = "" if self._copies is None else self._copies.take_problem()
-            problems = [problem for problem in self._ranks.all_tell(mine) if problem]
+            said = self._ranks.all_tell(self._problem_of_version())
         except (RuntimeError, _ucp.Error) as error:
             self._paused = str(error)
             self._tell(f"keeps no more versions, since a rank is gone: {error}", failure("io", str(error)))
             return False
         self._meetings += 1
-        self._tell(f"could not complete the version of step {self._last}: {problems[0]}")
-        return self._copies is None or self._copies.is_settled()
+        complete = min(int(step) for _, step in said if step is not None)  # For all.
+        if self._copies is not None:
+            version = None if complete < 0 else Version(self._epoch, complete, self._world)
+            self._copies.agree_on(version, self._world)
+        problem = next(problem for problem, _ in said if problem)
+        self._tell(f"could not complete the version of step {self._last}: {problem}")
+        return True
+
+    def _problem_of_version(self) -> tuple[str, int | None]:
+        """With the step that is complete for this machine, -1 for none. Nothing of ranks that do not speak for it."""
+        if self._copies is None:
+            return "", None
+        complete = self._copies.complete
+        return self._copies.take_problem(), -1 if complete is None else complete.step
 
     def _choose_interval(self) -> None:
         """From how long the first version took, on the slowest rank, and the iterations since."""

@@ -133,7 +133,7 @@ nb::tuple LayoutForPython(const SaveClient& client) {
   const LaidOutMessage layout = client.layout();
   nb::list boxes;
   for (const StagedBox& box : layout.boxes) boxes.append(nb::make_tuple(box.entry, box.box, box.offset, box.bytes));
-  return nb::make_tuple(boxes, nb::cast(layout.values), layout.segment_bytes, layout.plan);
+  return nb::make_tuple(boxes, nb::cast(layout.values), layout.segment_bytes, layout.plan, layout.holds_all);
 }
 
 void AddSettings(nb::module_& module) {

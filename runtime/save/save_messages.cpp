@@ -165,6 +165,7 @@ std::string Encode(const LaidOutMessage& message) {
     writer.Add(std::uint64_t{box.entry});
     writer.Add(std::uint64_t{box.box});
   }
+  writer.Add(std::uint64_t{message.holds_all});
   return writer.bytes();
 }
 
@@ -187,6 +188,7 @@ llvm::Expected<LaidOutMessage> DecodeLaidOut(std::string_view bytes) {
     box.entry = reader.Number();
     box.box = reader.Number();
   }
+  message.holds_all = reader.Number() != 0;
   if (!reader.is_at_end()) return Damaged();
   return message;
 }

@@ -95,6 +95,7 @@ struct LaidOutMessage {
   std::uint64_t segment_bytes = 0;
   std::string plan;                     // JSON: what a save will write.
   std::vector<ReplicatedBox> replicas;  // With SaverSettings::verifies_replicas: whose digests the rank sends.
+  bool holds_all = true;                // Otherwise the ranks, which are those of one machine, hold parts of tensors.
 };
 
 struct SaveMessage {

@@ -82,6 +82,7 @@ class Writer {
       const RankShare& share = joined_.ranks[number];
       WriterRank& rank = ranks_.all[number];
       LaidOutMessage message{share.boxes, share.values, share.bytes, plan, {}};
+      message.holds_all = !joined_.part || joined_.part->tensors.empty();
       if (ranks_.settings.verifies_replicas) message.replicas = share.replicas;
       Send(rank, SaveMessageKind::kLaidOut, Encode(message), rank.memory.descriptor());
     }

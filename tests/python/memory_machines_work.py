@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import ucp_checkpoint as ucp
 from ucp_checkpoint import _copies, _streams
 
 
 def tier_of(rank: int, root: str, job: str, **settings: Any) -> Any:
-    torch.manual_seed(rank)
-    model = torch.nn.Linear(64, 64)
+    model = fully_shard(torch.nn.Linear(64, 64), mesh=init_device_mesh("cpu", (2,)))
     how = {"every": 1, "machine": "ab"[rank], "directory": Path(root) / "ab"[rank]} | settings
     return ucp.memory.Tier(model, job=job, **how)
 

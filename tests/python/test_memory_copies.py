@@ -244,6 +244,26 @@ def test_versions_on_storage(keep: Keep, tmp_path: Path) -> None:
     assert not list((tmp_path / "storage").glob(".*"))
 
 
+def test_replicas(parts: dict[int, list[Path]], tmp_path: Path) -> None:
+    """Each machine has all of the state: nothing is sent, one machine is enough, and storage gets one of them."""
+    cluster = Cluster(tmp_path / "memory", 3, 3)
+    copiers = [
+        Copies(machines, folder, [[0], [1], [2]], is_replicated=True)
+        for machines, folder in zip(cluster.machines(), cluster.folders, strict=True)
+    ]
+    version, storage = cluster.version(1), tmp_path / "storage" / "step-1"
+    for copier, folder in zip(copiers, cluster.folders, strict=True):
+        saved = Saved(parts[1][0], folder.of_part(version, 0, 1))
+        copier.add(version, saved, storage, "1")  # type: ignore[arg-type]
+    wait_until(lambda: all(copier.is_settled() for copier in copiers))
+    assert [copier.take_problem() for copier in copiers] == [""] * 3
+    assert [(copier.bytes_sent, copier.committed) for copier in copiers] == [(0, version)] * 3
+    assert step_in(str(storage)) == 1.0
+    cluster.lose(0)
+    cluster.lose(1)
+    assert [step_in(path) for path in cluster.recover()] == [1.0] * 3
+
+
 def test_random_losses(keep: Keep, tmp_path: Path) -> None:
     """Machines are lost and damaged at random: what comes back is a step that was kept, or an error; no mixture."""
     random.seed(5)

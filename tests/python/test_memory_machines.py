@@ -26,16 +26,20 @@ from test_memory import killed
         pytest.param(("fsdp2_tp", "aabb", 2), "a", ("fsdp2", "bbx"), id="a rack of ranks"),
         # A whole group, so that storage has the newest version; a rank without rows of most tensors.
         pytest.param(("fsdp2", "abcd", 2), "ab", ("ddp", "cd"), id="a whole group"),
+        # Each has all of the state, and nothing is sent; a new machine fetches it.
+        pytest.param(("ddp", "ab", 2), "a", ("fsdp2", "xb"), id="replicas"),
     ],
 )
 def test_lost_machines(saved: tuple[str, str, int], lost: str, restored: tuple[str, str], tmp_path: Path) -> None:
     parallel, machines, copies = saved
     tier = {"every": 1, "copies": copies, "persist_every": 2, "fallback": str(tmp_path / "storage")}
-    job_of = {"size": 4, "model": "plain" if parallel == "fsdp2_tp" else "frozen"}
-    killed(tmp_path, 4, random.random() / 2, ranks=4, parallel=parallel, machines=machines, tier=tier, **job_of)
+    job_of = {"size": len(machines), "model": "plain" if parallel == "fsdp2_tp" else "frozen"}
+    job_of |= {"ranks": len(machines), "parallel": parallel, "machines": machines}
+    killed(tmp_path, 4, random.random() / 20, tier=tier, **job_of)
     for machine in lost:
         shutil.rmtree(tmp_path / "memory" / machine)
     parallel, machines = restored
+    del job_of["ranks"]
     job_of |= {"parallel": parallel, "size": len(machines), "machines": machines, "seed": 99}
     job_of["tier"] = {"every": "auto" if lost == "a" else 2, "fallback": str(tmp_path / "storage")}
     told = job.run(memory_work.train, len(machines), tmp_path, root=str(tmp_path), **job_of)
@@ -43,10 +47,10 @@ def test_lost_machines(saved: tuple[str, str, int], lost: str, restored: tuple[s
     assert told[0]["restored"]["state"] == []
     assert ("storage" in told[0]["restored"]["path"]) == (lost == "ab")
     for of_rank in told:
-        assert of_rank["restored"]["ranks"] == [0, 1, 2, 3]
+        assert of_rank["restored"]["ranks"] == [*range(len(saved[1]))]
         assert of_rank["report"]["failures"] == 0
     assert told[0]["report"]["committed"] is not None
-    assert told[0]["report"]["bytes_sent"] > 0
+    assert (told[0]["report"]["bytes_sent"] == 0) == told[0]["report"]["replicated"] == (parallel == "ddp")
     assert not list((tmp_path / "memory").rglob("*.distcp"))  # The job has ended well.
 
 

@@ -59,15 +59,16 @@ class _Task:
 class Copies:
     """Of one machine, for the rank that speaks for it."""
 
-    def __init__(self, machines: Machines, folder: TierFolder, keepers: list[list[int]]) -> None:
+    def __init__(
+        self, machines: Machines, folder: TierFolder, keepers: list[list[int]], is_replicated: bool = False
+    ) -> None:
+        """`is_replicated`: each machine has all of the state, as one part that is the same on all."""
         self.committed: Version | None = None
         self.complete: Version | None = None  # The newest that is complete everywhere: others may have committed it.
         self.bytes_sent = 0
         self.seconds = 0.0  # From the beginning of the last version to its commit.
         self._machines, self._folder, self._keepers = machines, folder, keepers
-        self._kept = [
-            owner for owner in range(machines.count) if owner != machines.mine and machines.mine in keepers[owner]
-        ]
+        self._number, self._count = (0, 1) if is_replicated else (machines.mine, machines.count)
         self._problem = ""
         self._streams: Streams | None = None
         self._meeting = ""
@@ -133,12 +134,13 @@ class Copies:
     def _settle(self, task: _Task) -> None:
         streams = self._met(task.meeting)
         parts = [Part.from_json(said) for said in self._all_say(streams, lambda: self._own_part(task).as_json())]
-        for number, part in enumerate(parts):
-            if (part.version, part.number, part.count) != (task.version, number, len(parts)):
-                said = f"machine {number} is at {part.version.name} and machine {self._machines.mine} at "
+        for machine, part in enumerate(parts):
+            number = min(machine, self._count - 1)
+            if (part.version, part.number, part.count) != (task.version, number, self._count):
+                said = f"machine {machine} is at {part.version.name} and machine {self._machines.mine} at "
                 raise failure("usage", f"{said}{task.version.name}; all machines keep the same versions")
         self._copy(streams, parts)
-        self._all_say(streams, lambda: self._folder.join(task.version, len(parts)))
+        self._all_say(streams, lambda: self._folder.join(task.version, self._count))
         self.complete = task.version
         self._all_say(streams, lambda: None)
         self.committed = task.version
@@ -173,12 +175,12 @@ class Copies:
         if task.saving is None:
             raise failure("io", "the save did not begin")
         task.saving.result()
-        return self._folder.part(task.version, self._machines.mine, self._machines.count)
+        return self._folder.part(task.version, self._number, self._count)
 
     def _copy(self, streams: Streams, parts: list[Part]) -> None:
         folders: dict[int, Path] = {}
         wanted = [[owner, keeper] for owner, keepers in enumerate(self._keepers) for keeper in keepers[1:]]
-        for attempt in range(2):
+        for attempt in range(2 if wanted else 0):
             self._all_say(streams, lambda now=wanted: folders.update(self._places(parts, now)))
             self._exchange(streams, parts, folders, wanted)
             faults = self._all_say(streams, lambda now=wanted: self._faults(parts, folders, now))
@@ -205,7 +207,7 @@ class Copies:
             return [Piece(folder / name, 0, size) for name, size in part.files]
 
         mine = self._machines.mine
-        own = self._folder.of_part(parts[mine].version, mine, self._machines.count)
+        own = self._folder.of_part(parts[mine].version, self._number, self._count)
         sending = {keeper: pieces(parts[mine], own) for owner, keeper in wanted if owner == mine}
         receiving = {owner: pieces(parts[owner], folders[owner]) for owner, keeper in wanted if keeper == mine}
         streams.exchange(sending, receiving)
@@ -223,17 +225,21 @@ class Copies:
         """All parts into a folder that all machines see, which gets its name when they are there."""
         hidden = path.with_name(f".{path.name}.parts")
         mine = self._machines.mine
+        wanted = [
+            [(name, size) for name, size in part.files if self._count == 1 or name.startswith("__")]
+            for part in parts[: self._count]
+        ]
 
         def write() -> None:
             hidden.mkdir(parents=True, exist_ok=True)
-            for name, _ in parts[mine].files:
-                if name.startswith("__"):
-                    _copy_durably(self._folder.of_part(parts[mine].version, mine, len(parts)) / name, hidden / name)
+            for name, _ in wanted[mine] if mine < self._count else []:
+                own = self._folder.of_part(parts[mine].version, self._number, self._count)
+                _copy_durably(own / name, hidden / name)
 
         def finish() -> None:
             if mine != 0:
                 return
-            for name, size in (file for part in parts for file in part.files if file[0].startswith("__")):
+            for name, size in (file for of_part in wanted for file in of_part):
                 if not (hidden / name).is_file() or (hidden / name).stat().st_size != size:
                     said = f"`{hidden / name}` of another machine is not there; fallback= is a folder that all see"
                     raise failure("usage", said)

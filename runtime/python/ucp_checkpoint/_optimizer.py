@@ -1,4 +1,4 @@
-"""The states of an optimizer that a load fills: made if it has made no step yet, and forgotten after an error."""
+"""The states of an optimizer that a load fills, made if it has made no step yet, and the settings of its groups."""
 
 from __future__ import annotations
 
@@ -89,3 +89,19 @@ def add_optimizer(places: Target, model: object, optimizer: torch.optim.Optimize
         of_groups = {name for group in named["param_groups"] for name in group["params"]}
         made.without_state = (trained & of_groups) - {name for name, states in named["state"].items() if states}
     return made
+
+
+def settings_of(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a group of an optimizer: all but its parameters."""
+    return {name: value for name, value in group.items() if name not in ("params", "param_names")}
+
+
+def give_settings(group: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    """A learning rate that is a tensor stays that tensor."""
+    import torch
+
+    for name, value in settings.items():
+        if isinstance(group.get(name), torch.Tensor):
+            group[name].fill_(float(value))
+        elif name in group:
+            group[name] = value

@@ -342,6 +342,10 @@ class PartSaver(Saver):
         self._part = part
         super().__init__(state, optimizer, **how)
 
+    def holds_all(self) -> bool:
+        """Whether the ranks together hold all of every tensor."""
+        return self._client.layout()[4]
+
     def names(self) -> list[str]:
         """Of the tensors that this rank knows of."""
         return [entry[0] for entry in self._described.entries if entry[2] is not None]

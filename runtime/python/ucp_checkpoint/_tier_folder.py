@@ -6,6 +6,8 @@
     parts/EPOCH-WORLD-N/1-of-3           ... and a copy of what machine 1 held
     parts/EPOCH-WORLD-N/whole            all parts as one checkpoint, where all are here
 
+If each machine holds all of the state, the one part of a version is on all of them: 0-of-1.
+
 A part has its name from when it is complete (M3). WORLD is a name of one start of the job, and EPOCH counts starts:
 what two starts have left is never put together, and of two versions the one of the later start is the newer one (M4).
 """
@@ -184,7 +186,7 @@ class TierFolder:
         made.mkdir(mode=0o700)
         for folder in folders:
             for file in folder.iterdir():
-                if file.name.startswith("__"):
+                if count == 1 or file.name.startswith("__"):
                     os.link(file, made / file.name)
         shutil.rmtree(whole, ignore_errors=True)
         made.rename(whole)

@@ -325,8 +325,9 @@ class SaveClient:
     def wait(self, number: int, step: int, seconds: float) -> bool: ...
     def report(self, number: int) -> str: ...
     def finish_staging(self, number: int, problem: str = "") -> None: ...
-    def layout(self) -> tuple[list[tuple[int, int, int, int]], list[int], int, str]:
-        """Boxes to stage (entry, box, offset, bytes), entries with values, bytes of the segment, and the plan."""
+    def layout(self) -> tuple[list[tuple[int, int, int, int]], list[int], int, str, bool]:
+        """Boxes to stage (entry, box, offset, bytes), entries with values, bytes of the segment, the plan, and whether
+        the ranks together hold all of every tensor."""
 
     def segment(self) -> tuple[int, int]:
         """Its address and size."""

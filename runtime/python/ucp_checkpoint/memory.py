@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import pickle
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ from ucp_checkpoint._copies import Copies
 from ucp_checkpoint._failure import failure
 from ucp_checkpoint._into import load_into
 from ucp_checkpoint._machines import Machines, Ranks
+from ucp_checkpoint._optimizer import give_settings, settings_of
 from ucp_checkpoint._recovery import Candidate, Recovery
 from ucp_checkpoint._save import PartSaver, Saver
 from ucp_checkpoint._source import source_from
@@ -104,6 +106,7 @@ class Tier:
         self._is_late = False  # A version that was due is not begun yet.
         self._has_earlier = True  # Versions, perhaps; one may be finished when this start has begun.
         self._paused = ""  # Why there are no versions any more.
+        self._is_replicated = False  # On several machines, each of which holds all of the state.
         self._stored: Versions | None = None
         self._copies: Copies | None = None
         self._machines.first_does(self._take_folder)
@@ -154,6 +157,7 @@ class Tier:
         }
         if self._machines.count > 1:
             told["skipped"] = self._skipped
+            told["replicated"] = self._is_replicated
             told["keepers"] = [[self._machines.names[keeper] for keeper in of_one] for of_one in self._keepers]
             told["paused"] = self._paused
         if copies is not None:  # Of the first rank of each machine.
@@ -210,7 +214,8 @@ class Tier:
         self._is_late = False
         self._last = step
         version = Version(self._epoch, step, self._world)
-        path = self._folder.of_part(version, self._machines.mine, self._machines.count)
+        number, count = (0, 1) if self._is_replicated else (self._machines.mine, self._machines.count)
+        path = self._folder.of_part(version, number, count)
         if self._machines.speaks:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(_ucp.Error):  # The copies of the machine have the error, and all machines hear of it.
@@ -270,10 +275,14 @@ class Tier:
             self._has_earlier = False
 
     def _entries(self, step: int) -> dict[str, Any]:
-        mine: dict[str, Any] = {"groups": [_settings_of(group) for group in self._groups]}
+        mine: dict[str, Any] = {"groups": [settings_of(group) for group in self._groups]}
         if self._extra is not None:
             mine["extra"] = dict(_arguments.mapping("what `extra` returns", self._extra()))
-        return {_ENTRY: {"step": step, "ranks": self._ranks.size, f"rank_{self._ranks.rank}": mine}}
+        entry: dict[str, Any] = {"step": step, "ranks": self._ranks.size, f"rank_{self._ranks.rank}": mine}
+        if self._is_replicated:  # The version of each machine has all of the state.
+            for rank, said in enumerate(self._ranks.all_gather(pickle.dumps(mine))):
+                entry[f"rank_{rank}"] = pickle.loads(said)  # Of this very job.
+        return {_ENTRY: entry}
 
     def _entry_of(self, path: str) -> Restored:
         """The values of a version, read as data. Gives the groups of the optimizer their settings."""
@@ -289,7 +298,7 @@ class Tier:
         groups = of_ranks[mine].get("groups", []) if of_ranks else []
         if len(groups) == len(self._groups):
             for group, settings in zip(self._groups, groups, strict=True):
-                _give_settings(group, settings)
+                give_settings(group, settings)
         elif self._ranks.rank == 0:
             said = "ucp.memory: `%s` has %d groups of parameters and the optimizer %d; it keeps its own settings"
             _log.warning(said, path, len(groups), len(self._groups))
@@ -316,16 +325,23 @@ class Tier:
                 self._stored = Versions(Saver(model, optimizer, **how))
             return
         self._keepers = _ucp.keepers(self._machines.count, copies, self._machines.domains)
-        saver = PartSaver(self._machines.mine, model, optimizer, group=self._machines.group, **how)
-        self._kept = Versions(saver)
+        how["group"] = self._machines.group
+        saver = PartSaver(self._machines.mine, model, optimizer, **how)
         self._machines.check_alike(saver.names())
+        self._is_replicated = all(self._ranks.all_tell(saver.holds_all()))
+        if self._is_replicated:
+            saver.close()
+            self._keepers = [[machine] for machine in range(self._machines.count)]
+            self._kept = Versions(Saver(model, optimizer, **(how | {"extra": self._entries(0)})))
+        else:
+            self._kept = Versions(saver)
         sizes = self._ranks.all_tell(int(self._kept.saver.plan["bytes_to_write"]))
         of_machines = [sizes[self._machines.first_rank(machine)] for machine in range(self._machines.count)]
         mine = self._machines.mine
         others = sum(of_machines[owner] for owner, of_one in enumerate(self._keepers) if mine in of_one[1:])
         self._machines.first_does(lambda: self._check_room(others))
         if self._machines.speaks:
-            self._copies = Copies(self._machines, self._folder, self._keepers)
+            self._copies = Copies(self._machines, self._folder, self._keepers, self._is_replicated)
 
     def _check_room(self, of_others: int) -> None:
         """Two versions are there for a moment (M7)."""
@@ -371,18 +387,3 @@ class Tier:
         found = [str(version) for version in versions_in(self._fallback)] if self._ranks.rank == 0 else []
         told: list[str] = self._ranks.all_tell(found)[0]
         return told
-
-
-def _settings_of(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if name not in ("params", "param_names")}
-
-
-def _give_settings(group: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """A learning rate that is a tensor stays that tensor."""
-    import torch
-
-    for name, value in settings.items():
-        if isinstance(group.get(name), torch.Tensor):
-            group[name].fill_(float(value))
-        elif name in group:
-            group[name] = value

@@ -27,11 +27,12 @@ def beside_others(rank: int, root: str) -> dict[str, Any]:
 
 
 def late(rank: int, root: str) -> dict[str, Any]:
-    """Versions that are due meanwhile are skipped, on both machines."""
+    """Versions that are due meanwhile are skipped, on both machines; the next one is also stored, if one was due."""
     settle = _copies.Copies._settle
     if rank == 1:
         _copies.Copies._settle = lambda self, task: (time.sleep(1), settle(self, task))[1]  # type: ignore[method-assign]
-    tier = tier_of(rank, root, "late")
+    storage = Path(root) / "storage"
+    tier = tier_of(rank, root, "late", fallback=storage, persist_every=3)
     began = time.monotonic()
     for step in range(10):
         tier.step(step)
@@ -39,9 +40,13 @@ def late(rank: int, root: str) -> dict[str, Any]:
     while not tier._copies.is_settled():
         time.sleep(0.01)
     report = tier.report()
+    tier.step(10)
+    while not tier._copies.is_settled():
+        time.sleep(0.01)
+    stored = sorted(path.name for path in storage.iterdir())
     tier.close()
     _copies.Copies._settle = settle  # type: ignore[method-assign]
-    return {"seconds": seconds, "skipped": report["skipped"], "committed": report["committed"]}
+    return {"seconds": seconds, "skipped": report["skipped"], "committed": report["committed"], "stored": stored}
 
 
 def full(rank: int, root: str) -> list[str]:

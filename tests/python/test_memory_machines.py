@@ -32,7 +32,7 @@ from test_memory import killed
 )
 def test_lost_machines(saved: tuple[str, str, int], lost: str, restored: tuple[str, str], tmp_path: Path) -> None:
     parallel, machines, copies = saved
-    tier = {"every": 1, "copies": copies, "persist_every": 2, "fallback": str(tmp_path / "storage")}
+    tier: dict[str, object] = {"every": 1, "copies": copies, "persist_every": 2, "fallback": str(tmp_path / "storage")}
     job_of = {"size": len(machines), "model": "plain" if parallel == "fsdp2_tp" else "frozen"}
     job_of |= {"ranks": len(machines), "parallel": parallel, "machines": machines}
     killed(tmp_path, 4, random.random() / 20, tier=tier, **job_of)
@@ -64,6 +64,7 @@ def test_trouble_does_not_stop_training(tmp_path: Path) -> None:
     assert told["late"]["seconds"] < 0.9
     assert told["late"]["skipped"] >= 5
     assert told["late"]["committed"] == 0
+    assert told["late"]["stored"] == ["step-10"]
     said, failures, failures_without_strict = told["full"]
     assert re.fullmatch(
         r"ucp.memory could not complete the version .*: machine `b`: `.*`: no space left on device", said

@@ -102,6 +102,8 @@ class Tier:
         self._calls = self._failures = self._skipped = 0
         self._meetings = 1  # Of machines, which all have come to.
         self._seconds_of_version = 0.0
+        self._owes_storage = False  # A version that is due there was skipped.
+        self._persisted = 0
         self._last = 0  # The step of the last version.
         self._is_late = False  # A version that was due is not begun yet.
         self._has_earlier = True  # Versions, perhaps; one may be finished when this start has begun.
@@ -134,7 +136,8 @@ class Tier:
         persists = self._persist_every is not None and (step + 1) % self._persist_every == 0
         if self._machines.count > 1:
             if is_due or persists or self._is_late:
-                self._keep_part(step, persists)
+                self._owes_storage = self._owes_storage or persists
+                self._keep_part(step)
             return
         if is_due:
             self._attempt(self._kept, self._folder.path / f"step-{step}", step)
@@ -149,7 +152,7 @@ class Tier:
             "folder": str(self._folder.path),
             "every": self._every,
             "versions": self._kept.begun,
-            "persisted": 0 if self._stored is None else self._stored.begun,
+            "persisted": self._persisted if self._stored is None else self._stored.begun,
             "failures": self._failures,
             "seconds_of_version": self._seconds_of_version,
             "restored": None if self.restored is None else {"step": self.restored.step, "path": self.restored.path},
@@ -205,7 +208,7 @@ class Tier:
         if self._ranks.rank == 0:
             _log.warning("ucp.memory %s", problem)
 
-    def _keep_part(self, step: int, persists: bool) -> None:
+    def _keep_part(self, step: int) -> None:
         """All ranks begin a version, or none: while the one before is not settled, there is no memory for it."""
         if not self._may_begin():
             self._skipped += 1
@@ -221,8 +224,10 @@ class Tier:
         with suppress(_ucp.Error):  # The copies of the machine have the error, and all machines hear of it.
             self._kept.begin(path, self._entries(step))
         if self._copies is not None:
-            target = None if not persists or self._fallback is None else self._fallback / f"step-{step}"
+            target = self._fallback / f"step-{step}" if self._owes_storage and self._fallback is not None else None
             self._copies.add(version, self._kept.saving, target, f"{self._world}/{self._meetings}")
+        self._persisted += self._owes_storage
+        self._owes_storage = False
 
     def _may_begin(self) -> bool:
         if self._paused:

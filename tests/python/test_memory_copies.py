@@ -16,7 +16,7 @@ import pytest
 import tier_threads
 import ucp_checkpoint as ucp
 from tier_threads import Cluster, Saved, step_in
-from ucp_checkpoint import _copies, _streams
+from ucp_checkpoint import _copies, _streams, _ucp
 from ucp_checkpoint._copies import Copies
 from ucp_checkpoint._tier_folder import TierFolder
 from writers import wait_until
@@ -282,6 +282,36 @@ def test_random_losses(keep: Keep, tmp_path: Path) -> None:
         assert all(isinstance(one, list) for one in told) or {step_in(path) for path in told} == {float(step)}
         for copier in copiers:
             copier.close()
+
+
+def test_which_machines() -> None:
+    """By the names that ranks give, in the order of their first ranks; what they disagree on is refused on all."""
+
+    def found(names: str, domains: str) -> list[Any]:
+        said, barrier = [""] * len(names), threading.Barrier(len(names))
+
+        def find(rank: int) -> Any:
+            try:
+                ranks = tier_threads.ThreadRanks(rank, said, barrier)
+                machines = tier_threads.ThreadMachines.find(ranks, names[rank], domains[rank], 1.0)
+                machines.check_alike(["w"] if machines.mine < 2 else ["x"])
+            except ucp.Error as error:
+                return str(error)
+            return (machines.mine, machines.count, machines.speaks, machines.domains)
+
+        return tier_threads.together([lambda rank=rank: find(rank) for rank in range(len(names))])
+
+    assert found("baba", "rsrs") == [
+        (0, 2, True, ["r", "s"]),
+        (1, 2, True, ["r", "s"]),
+        (0, 2, False, ["r", "s"]),
+        (1, 2, False, ["r", "s"]),
+    ]
+    said = "machine `a` is in the domain `r` by its first rank, and in `s` by rank 1"
+    assert found("aab", "rss") == [said] * 3
+    said = "machine `a` and machine `c` hold tensors of other names, as pipeline stages do; "
+    assert found("abc", "rst") == [f"{said}each machine needs a rank of every stage"] * 3
+    assert _ucp.keepers(4, 2, ["r", "r", "s", "s"]) == [[0, 2], [1, 3], [2, 0], [3, 1]]
 
 
 def test_hostile_names(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ struct Shard {
   Spread spread = Spread::kAcrossBuffer;
   BufferSetId states;
   std::vector<ShardPiece> pieces = {};  // Targets only, and fused shards alone: `tensor` is their name in the files.
+  bool is_tensor = false;  // Of a fused shard: it is all of a tensor of the target's own, of which digests are made.
   bool operator==(const Shard&) const = default;
 };
 

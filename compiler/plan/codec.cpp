@@ -236,7 +236,7 @@ class Encoder {
       auto strides = piece.strides.empty() ? 0 : b_.CreateVector(piece.strides);
       return flat::CreateFusedPiece(b_, piece.tensor.value(), piece.set.value(), piece.begin, strides);
     });
-    return flat::CreateFused(b_, name, shape, pieces);
+    return flat::CreateFused(b_, name, shape, pieces, write.fused->is_tensor);
   }
 
   // Values that are stored once, at their first place.

@@ -296,6 +296,7 @@ class Decoder {
     FusedTensor& fused = write.fused.emplace();
     fused.name = Text(f.name());
     Each(f.shape(), [&](std::int64_t length) { fused.shape.push_back(length); });
+    fused.is_tensor = f.is_tensor();
     Each(f.pieces(), [&](const flat::FusedPiece* piece) {
       write.pieces.push_back({TensorId(piece->tensor()), SetId(piece->set()), piece->begin()});
       Each(piece->strides(), [&](std::int64_t stride) { write.pieces.back().strides.push_back(stride); });

@@ -90,6 +90,7 @@ struct WrittenPiece {
 struct FusedTensor {
   std::string name;                 // In the target's files.
   std::vector<std::int64_t> shape;  // Local. The shard's elements are row-major.
+  bool is_tensor = false;           // It is all of a tensor of the target's own, of which digests are made.
   bool operator==(const FusedTensor&) const = default;
 };
 

@@ -65,7 +65,7 @@ llvm::Error CheckFused(const Shard& shard, const Plan& plan, const PlanWrite& wr
 }
 
 llvm::Error AddFused(const Shard& shard, PlanDraft& draft, PlanWrite& write) {
-  write.fused = FusedTensor{shard.tensor, shard.shape};
+  write.fused = FusedTensor{shard.tensor, shard.shape, shard.is_tensor};
   for (const ShardPiece& piece : shard.pieces) {
     AddPieces(TensorNamed(piece.tensor, draft), piece.set, piece.begin, piece.strides, draft, write);
   }

@@ -307,6 +307,7 @@ llvm::Error VerifyPlacements(const Plan& plan) {
 
 llvm::Error VerifyElementsAndPlaces(const Plan& plan) {
   UCP_RETURN_IF_ERROR(VerifyPlaces(plan));
+  UCP_RETURN_IF_ERROR(VerifyOwnTensors(plan));
   UCP_RETURN_IF_ERROR(VerifyElements(plan));
   UCP_RETURN_IF_ERROR(VerifySourceExtents(plan));
   return VerifyCasts(plan);

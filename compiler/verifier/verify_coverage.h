@@ -15,6 +15,8 @@ namespace ucp {
 [[nodiscard]] llvm::Error VerifyElements(const Plan& plan);
 [[nodiscard]] llvm::Error VerifyPlaces(const Plan& plan);
 [[nodiscard]] llvm::Error VerifyCasts(const Plan& plan);
+// Each tensor of the target's own, put together of others, is all of its pieces and nothing else.
+[[nodiscard]] llvm::Error VerifyOwnTensors(const Plan& plan);
 [[nodiscard]] llvm::Error VerifyArchives(const Plan& plan);
 
 }  // namespace ucp

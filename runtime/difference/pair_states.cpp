@@ -98,11 +98,20 @@ std::vector<WholeTensor> WholeTensorsOf(const Plan& plan) {
     }
     tensors.push_back(std::move(whole));
   }
+  std::map<std::string, WholeTensor> own;  // Of the target, put together of the plan's.
   ForEachTargetRange(plan, [&](const TargetRange& range) {
-    for (WholeState& state : tensors[plan.writes[range.write].first_tensor().index()].states) {
+    const PlanWrite& write = plan.writes[range.write];
+    if (write.fused) {
+      WholeTensor& tensor = own.try_emplace(write.fused->name, write.fused->name, write.fused->shape).first->second;
+      tensor.states.push_back({range.state, range});
+      for (const WrittenPiece& piece : write.pieces) tensors[piece.tensor.index()].states.clear();
+      return;
+    }
+    for (WholeState& state : tensors[write.first_tensor().index()].states) {
       if (state.name == range.state) state.range = range;
     }
   });
+  for (auto& [name, tensor] : own) tensors.push_back(std::move(tensor));
   std::erase_if(tensors, [](const WholeTensor& tensor) { return tensor.states.empty(); });
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return tensors;

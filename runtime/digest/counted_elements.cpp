@@ -1,5 +1,7 @@
 #include "runtime/digest/counted_elements.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -38,11 +40,15 @@ using StatesAndPieces = std::pair<std::string, std::vector<WrittenPiece>>;
 }  // namespace
 
 // All writes of a tensor in their order, tensor after tensor.
-std::vector<CountedElements::OfTensor> CountedElements::ByTensor(const Plan& plan) {
+std::vector<CountedElements::OfTensor> CountedElements::ByTensor() const {
   std::vector<OfTensor> held;
-  held.reserve(plan.writes.size());
-  for (std::uint32_t w = 0; w < plan.writes.size(); ++w) {
-    const std::vector<WrittenPiece>& pieces = plan.writes[w].pieces;
+  held.reserve(plan_.writes.size());
+  for (std::uint32_t w = 0; w < plan_.writes.size(); ++w) {
+    const std::vector<WrittenPiece>& pieces = plan_.writes[w].pieces;
+    if (const std::optional<TensorId> own = subjects_.OwnOf(w)) {
+      held.push_back({*own, w, 0, static_cast<std::uint32_t>(pieces.size())});
+      continue;
+    }
     for (std::uint32_t p = 0; p < pieces.size(); ++p) {
       if (p == 0 || pieces[p].tensor != pieces[p - 1].tensor) held.push_back({pieces[p].tensor, w, p, p});
       held.back().last = p + 1;
@@ -56,6 +62,13 @@ std::vector<CountedElements::OfTensor> CountedElements::ByTensor(const Plan& pla
 CountedElements::Parts CountedElements::FirstHeld(const OfTensor& held, EarlierSets& earlier) const {
   const PlanWrite& write = plan_.writes[held.write];
   Parts parts;
+  if (write.fused && write.fused->is_tensor) {  // As a whole, and once.
+    ProductSet all = ProductSet::Whole({plan_.LocalElements(write)});
+    if (earlier.TakeApart(all).fresh.empty()) return parts;
+    earlier.Add(all);
+    parts.push_back({std::move(all), {}, {}, true});
+    return parts;
+  }
   for (std::size_t p = held.first; p < held.last; ++p) {
     const WrittenPiece& piece = write.pieces[p];
     SetParts apart = earlier.TakeApart(plan_.set(piece.set));
@@ -74,8 +87,9 @@ CountedElements::Parts CountedElements::FirstHeld(const OfTensor& held, EarlierS
   return parts;
 }
 
-CountedElements::CountedElements(const Plan& plan) : plan_(plan), parts_(1), first_of_write_(plan.writes.size() + 1) {
-  const std::vector<OfTensor> held = ByTensor(plan);
+CountedElements::CountedElements(const Plan& plan)
+    : plan_(plan), subjects_(plan), parts_(1), first_of_write_(plan.writes.size() + 1) {
+  const std::vector<OfTensor> held = ByTensor();
   for (const OfTensor& one : held) ++first_of_write_[one.write + 1];
   for (std::size_t w = 0; w < plan.writes.size(); ++w) first_of_write_[w + 1] += first_of_write_[w];
   counted_.resize(held.size());
@@ -91,6 +105,9 @@ CountedElements::CountedElements(const Plan& plan) : plan_(plan), parts_(1), fir
                                                                            write.pieces.begin() + held[last].last));
       for (WrittenPiece& piece : pieces.back().second) piece.tensor = {};
       if (write.fused) pieces.back().first += "fused";
+      if (write.fused && write.fused->is_tensor) {
+        pieces.back() = {pieces.back().first + fmt::format(" of {}", plan_.LocalElements(write)), {}};
+      }
     }
     auto [entry, is_new] = known.try_emplace(std::move(pieces));
     if (is_new) {

@@ -9,12 +9,13 @@
 
 #include "compiler/plan/steps.h"
 #include "compiler/sets/take_apart.h"
+#include "runtime/digest/digest_subjects.h"
 
 namespace ucp {
 
 // Elements that follow one another both in the row-major tensor and in the written shard.
 struct CountedRun {
-  TensorId tensor;
+  TensorId tensor;           // Of DigestSubjects.
   std::int64_t logical = 0;  // The first one's number in the tensor.
   std::int64_t local = 0;    // And in the written shard.
   std::int64_t elements = 0;
@@ -30,6 +31,8 @@ class CountedElements {
   // to call from several threads.
   void ForEachRun(const TargetRange& range, llvm::function_ref<void(const CountedRun&)> visit) const;
 
+  const DigestSubjects& subjects() const { return subjects_; }
+
  private:
   struct Part {
     ProductSet set;
@@ -40,9 +43,9 @@ class CountedElements {
   };
   using Parts = std::vector<Part>;
 
-  // A write's pieces of one tensor: [first, last) of PlanWrite::pieces.
+  // A write's pieces of one tensor: [first, last) of PlanWrite::pieces. All of them if the write is a tensor itself.
   struct OfTensor {
-    TensorId tensor;
+    TensorId tensor;  // Of DigestSubjects.
     std::uint32_t write = 0;
     std::uint32_t first = 0;
     std::uint32_t last = 0;
@@ -54,12 +57,13 @@ class CountedElements {
     std::uint32_t parts = 0;
   };
 
-  static std::vector<OfTensor> ByTensor(const Plan& plan);
+  std::vector<OfTensor> ByTensor() const;
   Parts FirstHeld(const OfTensor& held, EarlierSets& earlier) const;
   void VisitPart(const Part& part, const TargetRange& range, CountedRun run,
                  llvm::function_ref<void(const CountedRun&)> visit) const;
 
   const Plan& plan_;
+  const DigestSubjects subjects_;
   std::vector<Parts> parts_;  // The first one is empty.
   std::vector<Counted> counted_;
   std::vector<std::uint32_t> first_of_write_;  // Of counted_, by index of Plan::writes, and behind the last one.

@@ -35,11 +35,11 @@ StateDigests::StateDigests(const Plan& plan, DigestVersion version)
   std::stable_sort(states_.begin(), states_.end(), is_before);
   const auto is_same = [](const State& a, const State& b) { return a.tensor == b.tensor && a.name == b.name; };
   states_.erase(states_.begin(), std::unique(states_.rbegin(), states_.rend(), is_same).base());
-  first_of_tensor_.reserve(plan.tensors.size() + 1);
+  first_of_tensor_.reserve(counted_.subjects().size() + 1);
   for (std::size_t s = 0; s < states_.size(); ++s) {
     if (first_of_tensor_.size() <= states_[s].tensor.index()) first_of_tensor_.resize(states_[s].tensor.index() + 1, s);
   }
-  first_of_tensor_.resize(plan.tensors.size() + 1, states_.size());
+  first_of_tensor_.resize(counted_.subjects().size() + 1, states_.size());
   sums_ = std::vector<Sums>(states_.size());
 }
 
@@ -52,13 +52,19 @@ void StateDigests::ListStates() {
     const bool is_known = known > 0 && states_[known - 1].tensor == id;
     State& state = is_known ? states_[known - 1] : states_.emplace_back();
     const DType dtype = plan_.target.buffer(entry.buffer).dtype;
-    const DType source_dtype = feeds.SourceDType(id, entry.state).value_or(dtype);
-    const Arithmetic& arithmetic = plan_.tensor(id).arithmetic;
+    const TensorId tensor = counted_.subjects().TensorOf(id);
+    const DType source_dtype = feeds.SourceDType(tensor, entry.state).value_or(dtype);
+    const Arithmetic& arithmetic = plan_.tensor(tensor).arithmetic;
     const bool is_changed = dtype != source_dtype || arithmetic != Arithmetic{};
     state = {id, entry.state, is_changed && arithmetic.terms == 1, dtype, source_dtype};
   };
-  for (const PlanWrite& write : plan_.writes) {
+  for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
+    const PlanWrite& write = plan_.writes[w];
     if (plan_.LocalElements(write) == 0) continue;
+    if (const std::optional<TensorId> own = counted_.subjects().OwnOf(w)) {
+      for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) list(*own, entry);
+      continue;
+    }
     for (std::size_t p = 0; p < write.pieces.size(); ++p) {
       if (p > 0 && write.pieces[p].tensor == write.pieces[p - 1].tensor) continue;
       for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) list(write.pieces[p].tensor, entry);
@@ -72,9 +78,13 @@ std::size_t StateDigests::IndexOf(TensorId tensor, const std::string& state) con
   return index;
 }
 
+TensorId StateDigests::FirstOf(const TargetRange& range) const {
+  return counted_.subjects().OwnOf(range.write).value_or(plan_.writes[range.write].first_tensor());
+}
+
 void StateDigests::AddSource(const TargetRange& range, std::span<const std::byte> chunk) {
   // The same for all tensors of a shard.
-  const TensorId first = plan_.writes[range.write].first_tensor();
+  const TensorId first = FirstOf(range);
   if (states_[IndexOf(first, range.state)].has_source) Add(range, range.source_dtype, chunk, &Sums::source);
 }
 
@@ -85,7 +95,7 @@ void StateDigests::AddTarget(const TargetRange& range, std::span<const std::byte
 void StateDigests::Add(const TargetRange& range, DType dtype, std::span<const std::byte> chunk,
                        SharedKeyedSum Sums::* sum) {
   const std::int64_t item = ItemBytes(dtype);
-  TensorId tensor = plan_.writes[range.write].first_tensor();
+  TensorId tensor = FirstOf(range);
   KeyedSum chunk_sum{version_, {}};
   auto add_sum = [&] { (sums_[IndexOf(tensor, range.state)].*sum).Add(chunk_sum); };
   counted_.ForEachRun(range, [&](const CountedRun& run) {
@@ -106,7 +116,8 @@ llvm::Expected<std::vector<StateDigest>> StateDigests::Get(unsigned threads) con
   constexpr std::size_t kAtATime = 1024;
   std::vector<std::size_t> of_model;  // Other tensors belong to their files' digests.
   for (std::size_t s = 0; s < states_.size(); ++s) {
-    if (plan_.tensor(states_[s].tensor).logical.kind != TensorKind::kCarried) of_model.push_back(s);
+    const TensorId tensor = counted_.subjects().TensorOf(states_[s].tensor);
+    if (plan_.tensor(tensor).logical.kind != TensorKind::kCarried) of_model.push_back(s);
   }
   std::vector<StateDigest> digests(of_model.size());
   const std::size_t stretches = (of_model.size() + kAtATime - 1) / kAtATime;
@@ -121,16 +132,21 @@ llvm::Expected<std::vector<StateDigest>> StateDigests::Get(unsigned threads) con
 
 StateDigest StateDigests::DigestOf(std::size_t index) const {
   const State& state = states_[index];
-  const LogicalTensor& tensor = plan_.tensor(state.tensor).logical;
+  const DigestSubjects& subjects = counted_.subjects();
+  const std::vector<std::int64_t>& shape = subjects.ShapeOf(state.tensor);
   auto digest = [&](const SharedKeyedSum& sum, DType dtype, const std::string& name) {
-    return StateDigestOf(sum.Get(version_), {Name(dtype), tensor.shape, name});
+    return StateDigestOf(sum.Get(version_), {Name(dtype), shape, name});
   };
   const Sums& sums = sums_[index];
-  StateDigest result{
-      tensor.name,        state.name, state.dtype, tensor.shape, digest(sums.target, state.dtype, state.name),
-      state.source_dtype, ""};
+  StateDigest result{subjects.NameOf(state.tensor),
+                     state.name,
+                     state.dtype,
+                     shape,
+                     digest(sums.target, state.dtype, state.name),
+                     state.source_dtype,
+                     ""};
   if (state.has_source) {
-    const bool is_of_master = state.name == kWeightState && have_master_[state.tensor.index()];
+    const bool is_of_master = state.name == kWeightState && have_master_[subjects.TensorOf(state.tensor).index()];
     result.source_digest = digest(sums.source, state.source_dtype, is_of_master ? kMasterState : state.name);
   }
   return result;
@@ -154,6 +170,9 @@ std::uint64_t StateDigests::Bytes(const Plan& plan) {
   constexpr std::uint64_t kCopiesInEntry = 3;  // While a journal's entry is made.
   std::uint64_t states = 0;
   for (const PlanTensor& tensor : plan.tensors) states += tensor.logical.states.size() + 1;
+  for (const PlanWrite& write : plan.writes) {
+    if (write.fused && write.fused->is_tensor) states += plan.target.buffer_set(write.states).size();
+  }
   return states * (sizeof(State) + sizeof(Sums) + 96 + kCopiesInEntry * 2 * sizeof(KeyedSum)) + plan.writes.size() * 64;
 }
 

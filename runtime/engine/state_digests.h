@@ -51,7 +51,7 @@ class StateDigests {
 
  private:
   struct State {
-    TensorId tensor;
+    TensorId tensor;  // Of DigestSubjects.
     std::string name;
     bool has_source = false;
     DType dtype = DType::kFloat32;
@@ -63,6 +63,7 @@ class StateDigests {
   };
 
   void ListStates();
+  TensorId FirstOf(const TargetRange& range) const;
   std::size_t IndexOf(TensorId tensor, const std::string& state) const;
   StateDigest DigestOf(std::size_t index) const;
   // Adds to this one of the sums of each tensor in the range.
@@ -73,7 +74,7 @@ class StateDigests {
   CountedElements counted_;
   const std::vector<bool> have_master_;       // By TensorId: the source has one, and weights are made from it.
   std::vector<State> states_;                 // By tensor and name. None is added after construction.
-  std::vector<std::size_t> first_of_tensor_;  // In it, by TensorId: a tensor has few.
+  std::vector<std::size_t> first_of_tensor_;  // In it, by subject: a tensor has few.
   std::vector<Sums> sums_;                    // As the states.
 };
 

@@ -207,7 +207,7 @@ Plan FusedPlan() {
 // A program that knows version 1 alone would take the shard for a whole tensor.
 TEST(CodecTest, FusedShardsAreVersionTwo) {
   Plan plan = FusedPlan();
-  plan.writes[0].fused = FusedTensor{"qkv", {3, 4}};
+  plan.writes[0].fused = FusedTensor{"qkv", {3, 4}, true};
   plan.writes[0].pieces[1] = {TensorId(1), SetId(0), 7, {5, 2}};
   std::string bytes = Encoded(plan);
   EXPECT_EQ(bytes[7], 2);

@@ -98,6 +98,8 @@ TEST(VerifierOfFusedShardsTest, EveryFieldCounts) {
          p.tensors[1].logical.states[1].dtype = DType::kInt32;
        },
        "are pieces of one shard, and have other types"},
+      {"a tensor of its own with free places", [](Plan& p) { p.writes[0].fused->is_tensor = true; },
+       "tensor `qkv` of the target has 18 elements, and its pieces have 15"},
       {"a geometry less", [](Plan& p) { p.geometries.pop_back(); }, "has no geometry"},
   };
   ExpectRefused(QkvPlan, mutations);

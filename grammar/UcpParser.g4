@@ -69,10 +69,11 @@ primary
     | HAS string                          # has
     | string                              # text
     ;
+// In brackets: of a list one place, of a part any number of dims.
 suffix
-    : LEFT_BRACKET expr RIGHT_BRACKET     # index
-    | LEFT_PAREN elements? RIGHT_PAREN    # call
-    | DOT name                            # member
+    : LEFT_BRACKET elements? RIGHT_BRACKET  # index
+    | LEFT_PAREN elements? RIGHT_PAREN      # call
+    | DOT name                              # member
     ;
 
 string: QUOTE piece* CLOSING_QUOTE;

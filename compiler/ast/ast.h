@@ -242,14 +242,15 @@ struct Scale {  // scale(1 / tp)
   Expr factor;
 };
 
-// "name" [shape] qualifiers…; in a layout of a model also "name" = [shape] and "name" = part.
+// "name" [shape] qualifiers…; in a layout of a model also "name" = [shape], "name" = part and "name" = part [shape].
 struct Tensor {
   NamePattern name;
   bool optional = false;
   bool buffer = false;    // A persistent buffer of a module, not a parameter.
   bool assigned = false;  // Written with `=`.
-  Shape shape;            // Empty when `part` is there.
+  Shape shape;            // Empty when all of `part` is meant, as the model has it.
   std::optional<Expr> part;
+  bool has_own_order = false;  // "name" = part [shape]
   std::optional<Stages> stages;
   std::optional<Mean> mean;
   std::optional<Scale> scale;

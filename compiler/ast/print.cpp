@@ -155,6 +155,7 @@ std::string PrintTensor(const Tensor& tensor) {
   std::string text = fmt::format("{}{} {}{} {}", tensor.optional ? "optional " : "",
                                  tensor.buffer ? "buffer" : "tensor", Print(tensor.name), tensor.assigned ? " =" : "",
                                  tensor.part ? Print(*tensor.part) : Print(tensor.shape));
+  if (tensor.has_own_order) text += " " + Print(tensor.shape);
   text += PrintAt(tensor.stages);
   if (tensor.mean) text += " mean" + PrintAxes(tensor.mean->axes);
   if (tensor.scale) text += fmt::format(" scale {}", Print(tensor.scale->factor));

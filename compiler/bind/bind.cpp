@@ -13,6 +13,7 @@
 #include "compiler/bind/match_shapes.h"
 #include "compiler/bind/solve/find_widths.h"
 #include "compiler/bind/solve/solve_dims.h"
+#include "compiler/bind/stored_parts.h"
 #include "compiler/bind/values/evaluate_condition.h"
 #include "compiler/bind/values/evaluate_formula.h"
 #include "compiler/bind/values/inventory_index.h"
@@ -69,6 +70,7 @@ std::optional<BoundSpec> BindSpec(const CheckedSpec& spec, const Inventory& inve
   }
   if (sink.error_count() != errors_before) return std::nullopt;
   Sort(bound);
+  if (bound.spec.model && !FindStoredParts(bound, sink)) return std::nullopt;
   return bound;
 }
 

@@ -28,6 +28,13 @@ fs::path CatalogueFolder() {
   return {};
 }
 
+// "llama", or "models/llama": those with several layouts stand in a folder of their own.
+bool IsName(std::string_view text) {
+  constexpr std::string_view kModels = "models/";
+  if (text.starts_with(kModels)) text.remove_prefix(kModels.size());
+  return text.find('/') == std::string_view::npos;
+}
+
 }  // namespace
 
 std::vector<std::string> CatalogueNames() {
@@ -49,7 +56,7 @@ llvm::Expected<std::string> FindSpec(const std::string& file_or_name) {
   // A folder of the name may be the model that the spec is of.
   if (is_there && !fs::is_directory(file_or_name, error)) return file_or_name;
   const std::string in_catalogue = SpecOfCatalogue(file_or_name);
-  if (file_or_name.find('/') == std::string::npos && fs::exists(in_catalogue, error)) return in_catalogue;
+  if (IsName(file_or_name) && fs::exists(in_catalogue, error)) return in_catalogue;
   if (is_there) return file_or_name;
   std::vector<std::string> names = CatalogueNames();
   std::string known = names.empty() ? "" : fmt::format("; the catalogue has {}", fmt::join(names, ", "));

@@ -55,11 +55,6 @@ class FormulaBuilder {
     return std::nullopt;
   }
 
-  std::nullopt_t NotServed(SourceRange range, std::string_view what) {
-    RefuseNotServed(range, what, sink_);
-    return std::nullopt;
-  }
-
   std::optional<Formula> BuildNode(const ast::Expr& expr, const ast::Number& node) {
     Formula formula = Make(Kind::kNumber, expr);
     formula.number = node.value;
@@ -118,18 +113,31 @@ class FormulaBuilder {
     Formula formula = Make(Kind::kSum, expr);
     bool complete = true;
     for (const ast::Term& term : node.terms) {
-      if (term.label) {
-        NotServed(term.label->range, fmt::format("the label `{}:` of a part", term.label->text));
-        complete = false;
-      }
       auto operand = Build(term.expr);
-      complete = complete && operand;
+      complete = complete && operand && (!term.label || AddLabel(*term.label, *operand));
       if (!complete) continue;
+      if (term.label && node.terms.size() == 1) return operand;
       formula.operators.push_back(term.op == ast::SumOperator::kPlus ? Operator::kPlus : Operator::kMinus);
       formula.operands.push_back(std::move(*operand));
     }
     if (!complete) return std::nullopt;
     return CheckSum(std::move(formula));
+  }
+
+  bool AddLabel(const ast::Identifier& label, Formula& operand) {
+    if (!scope_.takes_labels || role_ != Role::kLength) {
+      Refuse(label.range, fmt::format("the label `{}:` names a part of a model, and stands only in the dimensions of "
+                                      "one or of its layouts",
+                                      label.text));
+      return false;
+    }
+    if (!operand.label.empty()) {
+      Refuse(label.range, fmt::format("these places have the label `{}:` already", operand.label));
+      return false;
+    }
+    operand.label = label.text;
+    operand.label_range = label.range;
+    return true;
   }
 
   // A subtraction from a sum would have to say which positions: only plain numbers are subtracted.

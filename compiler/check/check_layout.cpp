@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include "compiler/check/declarations.h"
+#include "compiler/spec/part_terms.h"
+#include "compiler/support/spelling.h"
 
 namespace ucp {
 namespace {
@@ -26,14 +28,13 @@ class LayoutChecker {
 
  private:
   void Check(SourceRange, const ast::Tensor& node, const Surroundings& around) {
-    bool served = RefuseAssigned(node);
     TensorDeclaration tensor;
     tensor.optional = node.optional;
     tensor.buffer = node.buffer;
     tensor.shape_range = node.shape.range;
     tensor.guards = around.guards;
     auto name = CheckPattern(around.prefix, node.name, scope_, sink_);
-    bool complete = served && name;
+    bool complete = name && AddPart(node, *name, tensor);
     for (const ast::Expr& expr : node.shape.dimensions) {
       auto dim = BuildFormula(expr, Role::kLength, scope_, name ? name->counters : around.prefix.counters, sink_);
       complete = complete && dim;
@@ -46,9 +47,42 @@ class LayoutChecker {
     if (CheckShape(tensor, spec_, sink_)) spec_.tensors.push_back(std::move(tensor));
   }
 
-  bool RefuseAssigned(const ast::Tensor& node) {
-    if (node.assigned) RefuseNotServed(node.name.range, "`=` after a name, a part of a model,", sink_);
-    return !node.assigned;
+  // `=` is for layouts of a model alone, and all their tensors have it. False after reporting.
+  bool AddPart(const ast::Tensor& node, const Pattern& name, TensorDeclaration& tensor) {
+    if (node.assigned != scope_.takes_labels) {
+      return Refuse(DiagnosticKind::kModelMismatch, node.name.range,
+                    node.assigned ? "`=` says which part of a model a tensor is, and this layout is of no model"
+                                  : "in a layout of a model, `=` says which part each tensor is",
+                    node.assigned ? "" : "write = before the shape, with a label for each part: = [q: rows, columns]");
+    }
+    if (scope_.takes_labels && (node.mean || node.scale)) {
+      RefuseNotServed(node.mean ? node.mean->range : node.scale->range,
+                      fmt::format("`{}` in a layout of a model", node.mean ? "mean" : "scale"), sink_);
+      return false;
+    }
+    if (!node.part) return true;
+    const auto* part = std::get_if<ast::Name>(&node.part->node);
+    const auto found = part == nullptr ? std::nullopt : FindPart(spec_, part->text);
+    if (!found) return RefuseUnknownPart(node.part->range);
+    tensor.part = part->text;
+    tensor.part_range = tensor.shape_range = node.part->range;
+    if (node.has_own_order) tensor.shape_range = node.shape.range;
+    if (!node.has_own_order) tensor.dims = DimsOfWholePart(spec_, *found, name);
+    return true;
+  }
+
+  bool RefuseUnknownPart(SourceRange range) {
+    std::vector<std::string> parts;
+    for (const PartDeclaration& part : spec_.model->parts) parts.push_back(part.name);
+    const auto nearest = NearestWord(spec_.TextOf(range), parts);
+    return Refuse(DiagnosticKind::kUnknownName, range,
+                  fmt::format("the model `{}` has no part `{}`", spec_.model->name, spec_.TextOf(range)),
+                  nearest ? fmt::format("did you mean `{}`?", *nearest) : "");
+  }
+
+  bool Refuse(DiagnosticKind kind, SourceRange range, std::string message, std::string hint) {
+    sink_.Report({.kind = kind, .place = range, .message = std::move(message), .hint = std::move(hint)});
+    return false;
   }
 
   void Check(SourceRange range, const ast::Block& node, const Surroundings& around) {
@@ -199,22 +233,81 @@ class LayoutChecker {
   DiagnosticSink& sink_;
 };
 
+// A spec has one layout, or any number of layouts of its model.
+class LayoutsChecker {
+ public:
+  LayoutsChecker(const Scope& scope, CheckedSpec& spec, DiagnosticSink& sink)
+      : scope_(scope), spec_(spec), sink_(sink) {}
+
+  void Add(const ast::Layout& layout) {
+    const ast::Identifier* before = first_;
+    if (first_ == nullptr) first_ = &layout.name;
+    if (!CheckName(layout) || !CheckIsOfModel(layout, before)) return;
+    spec_.layout_name = layout.name.text;
+    spec_.layout_range = layout.name.range;
+    LayoutChecker(scope_, spec_, sink_).CheckItems(layout.items, {});
+    if (spec_.model) TakeOff();
+  }
+
+  bool has_layout() const { return first_ != nullptr; }
+
+ private:
+  bool CheckName(const ast::Layout& layout) {
+    const auto same = FindLayout(spec_, layout.name.text);
+    if (!same) return true;
+    sink_.Report({.kind = DiagnosticKind::kDuplicateName,
+                  .place = layout.name.range,
+                  .message = fmt::format("layout `{}` is declared twice", layout.name.text),
+                  .notes = {{spec_.layouts[*same].range, "the first declaration"}}});
+    return false;
+  }
+
+  bool CheckIsOfModel(const ast::Layout& layout, const ast::Identifier* before) {
+    if (spec_.model && layout.model && layout.model->text == spec_.model->name) return true;
+    if (!spec_.model && !layout.model && before == nullptr) return true;
+    const std::string& name = layout.name.text;
+    std::vector<Note> notes;
+    if (spec_.model) notes.push_back({spec_.model->range, "the model of this spec"});
+    if (!spec_.model && !layout.model) notes.push_back({before->range, "the other layout"});
+    std::string message = fmt::format("layout `{}` is of no model, and this spec has one", name);
+    if (!spec_.model) message = "a second layout: only layouts of a model stand together in one spec";
+    if (layout.model) {
+      message =
+          fmt::format("layout `{}` is of a model `{}`, which this spec does not declare", name, layout.model->text);
+    }
+    sink_.Report({.kind = DiagnosticKind::kModelMismatch,
+                  .place = layout.model ? layout.model->range : layout.name.range,
+                  .message = std::move(message),
+                  .notes = std::move(notes),
+                  .hint = "declare the parts once, and say of each layout that it is of them: model m { … } layout "
+                          "a of m { … }"});
+    return false;
+  }
+
+  void TakeOff() {
+    spec_.layouts.push_back({std::move(spec_.layout_name), spec_.layout_range, std::move(spec_.interleave),
+                             std::move(spec_.tensors), std::move(spec_.ties), std::move(spec_.drops)});
+    spec_.interleave.reset();
+    spec_.tensors.clear();
+    spec_.ties.clear();
+    spec_.drops.clear();
+  }
+
+  const Scope& scope_;
+  CheckedSpec& spec_;
+  DiagnosticSink& sink_;
+  const ast::Identifier* first_ = nullptr;
+};
+
 }  // namespace
 
 void CheckLayouts(const ast::File& file, const Scope& scope, CheckedSpec& spec, DiagnosticSink& sink) {
-  const ast::Layout* first = nullptr;
+  LayoutsChecker checker(scope, spec, sink);
   for (const ast::Declaration& declaration : file.declarations) {
-    const auto* layout = std::get_if<ast::Layout>(&declaration.node);
-    if (!layout) continue;
-    if (layout->model) RefuseNotServed(layout->model->range, "`of`, a layout of a model,", sink);
-    if (first) RefuseNotServed(layout->name.range, "a second `layout` in one spec", sink);
-    if (first || layout->model) continue;
-    first = layout;
-    spec.layout_name = layout->name.text;
-    spec.layout_range = layout->name.range;
-    LayoutChecker(scope, spec, sink).CheckItems(layout->items, {});
+    if (const auto* layout = std::get_if<ast::Layout>(&declaration.node)) checker.Add(*layout);
   }
-  if (first || sink.has_errors()) return;
+  if (!spec.layouts.empty()) spec = WithLayout(spec, 0);
+  if (checker.has_layout() || sink.has_errors()) return;
   sink.Report({.kind = DiagnosticKind::kMissingLayout,
                .place = file.version_range,
                .message = "this spec declares no layout, so it says nothing about any tensor",

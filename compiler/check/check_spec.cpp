@@ -8,17 +8,12 @@
 namespace ucp {
 namespace {
 
-struct RefuseLater {
-  SourceRange range;
-  DiagnosticSink& sink;
-
-  void operator()(const ast::Model& model) const {
-    RefuseNotServed(range, fmt::format("`model` (here `{}`)", model.name.text), sink);
-  }
-  void operator()(const ast::Include& include) const { RefuseInclude(include, sink); }
-  template <typename Served>
-  void operator()(const Served&) const {}
-};
+// Checks each layout by itself.
+void CheckEachLayout(const CheckedSpec& spec, DiagnosticSink& sink,
+                     void (*check)(const CheckedSpec&, DiagnosticSink&)) {
+  if (spec.layouts.empty()) return check(spec, sink);
+  for (std::size_t i = 0; i < spec.layouts.size(); ++i) check(WithLayout(spec, i), sink);
+}
 
 }  // namespace
 
@@ -31,7 +26,7 @@ std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source
                                         file.version)});
   }
   for (const ast::Declaration& declaration : file.declarations) {
-    std::visit(RefuseLater{declaration.range, sink}, declaration.node);
+    if (const auto* include = std::get_if<ast::Include>(&declaration.node)) RefuseInclude(*include, sink);
   }
   CheckedSpec spec;
   spec.source = std::make_shared<const Source>(source);
@@ -42,10 +37,12 @@ std::optional<CheckedSpec> CheckSpec(const ast::File& file, const Source& source
   CheckDimsAndFacts(file, scope, spec, sink);
   CheckCycles(spec, sink);
   CheckConstants(spec, sink);
+  CheckModel(file, scope, spec, sink);
   CheckLayouts(file, scope, spec, sink);
   if (sink.has_errors()) return std::nullopt;
-  CheckAmbiguity(spec, sink);
-  CheckTies(spec, sink);
+  CheckEachLayout(spec, sink, CheckAmbiguity);
+  CheckEachLayout(spec, sink, CheckTies);
+  CheckEachLayout(spec, sink, CheckParts);
   if (sink.has_errors()) return std::nullopt;
   WarnOfUnused(spec, sink);
   WarnOfComments(spec, sink);

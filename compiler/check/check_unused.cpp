@@ -19,19 +19,28 @@ class UsedNames {
       if (fact.otherwise) Add(ReferencesOf(*fact.otherwise));
       AddCondition(fact);
     }
-    for (const TensorDeclaration& tensor : spec.tensors) AddItem(ReferencesOf(tensor), tensor.guards);
-    for (const TieDeclaration& tie : spec.ties) AddItem(ReferencesOf(tie), tie.guards);
-    for (const DropDeclaration& drop : spec.drops) {
-      References references;
-      references.Add(drop.name);
-      AddItem(references, drop.guards);
+    AddLayout(spec);
+    for (const LayoutDeclaration& layout : spec.layouts) AddLayout(layout);
+    if (!spec.model) return;
+    for (const PartDeclaration& part : spec.model->parts) {
+      for (const Formula& dim : part.dims) AddFormula(dim);
     }
-    AddFormula(spec.interleave);
   }
 
   const References& all() const { return all_; }
 
  private:
+  void AddLayout(const auto& layout) {
+    for (const TensorDeclaration& tensor : layout.tensors) AddItem(ReferencesOf(tensor), tensor.guards);
+    for (const TieDeclaration& tie : layout.ties) AddItem(ReferencesOf(tie), tie.guards);
+    for (const DropDeclaration& drop : layout.drops) {
+      References references;
+      references.Add(drop.name);
+      AddItem(references, drop.guards);
+    }
+    AddFormula(layout.interleave);
+  }
+
   void Add(const References& more) {
     all_.dims.insert(all_.dims.end(), more.dims.begin(), more.dims.end());
     all_.facts.insert(all_.facts.end(), more.facts.begin(), more.facts.end());

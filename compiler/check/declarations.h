@@ -31,7 +31,18 @@ void CheckConstants(const CheckedSpec& spec, DiagnosticSink& sink);
 // Warns of dims and facts that neither a name, a shape, a condition, a dim nor a fact speaks of.
 void WarnOfUnused(const CheckedSpec& spec, DiagnosticSink& sink);
 
-// Fills in the tensors, ties and drops of the one layout.
+// Fills in the model, if there is one. `scope` then takes labels.
+void CheckModel(const ast::File& file, Scope& scope, CheckedSpec& spec, DiagnosticSink& sink);
+
+// Returns the dims of a tensor that is all of a part, which the model has in this order: without those that its name
+// counts.
+std::vector<Formula> DimsOfWholePart(const CheckedSpec& spec, std::size_t part, const Pattern& name);
+
+// Each tensor of the layout that is chosen says of each of its places which part they are of, and names each factor of
+// that part once; no part is forgotten. Does nothing without a model.
+void CheckParts(const CheckedSpec& spec, DiagnosticSink& sink);
+
+// Fills in the tensors, ties and drops of the one layout, or of each layout of the model.
 void CheckLayouts(const ast::File& file, const Scope& scope, CheckedSpec& spec, DiagnosticSink& sink);
 
 // `name` behind the names of the blocks around it.

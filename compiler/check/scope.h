@@ -24,6 +24,7 @@ struct Scope {
   std::unordered_map<std::string, std::size_t> facts;  // Name to place in CheckedSpec::facts.
   std::vector<std::string> fact_names;
   std::vector<MeshDeclaration> meshes;
+  bool takes_labels = false;  // In a model and in its layouts.
 
   // Reports, and returns false, if `axis` is not known, or in no mesh.
   bool CheckAxis(const ast::Identifier& axis, DiagnosticSink& sink) const;

@@ -13,7 +13,7 @@
 #include "compiler/open/opened_spec.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
-#include "compiler/trial/trial.h"
+#include "compiler/trial/try_layouts.h"
 
 namespace ucp {
 namespace {
@@ -55,18 +55,18 @@ void PrintReport(const TrialReport& report, const TestOptions& options) {
   for (const auto& [why, count] : report.refused) PrintReportLine(fmt::format("  {} not tried: {}", count, why));
 }
 
-llvm::Error Test(const TestOptions& options) {
-  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
-  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(options.source.spec));
-  UCP_ASSIGN_OR_RETURN(OpenedSpec session, OpenSpec(path));
-  ShowDiagnostics(*session);
-  if (session->sink.has_errors()) return SpecErrors(*session);
-  TrialReport report = TrySpec(*session->checked, {request.set, options.seed, options.seconds});
+llvm::Error FailureOf(const TrialReport& report, const std::string& path) {
+  if (report.failure.empty()) return llvm::Error::success();
+  return Fail(ErrorCode::kSpec, "{}: {}{}", path, report.failure,
+              report.values.empty() ? "" : fmt::format(" (with {})", ValuesText(report.values.back())));
+}
+
+// The cuts of one layout.
+llvm::Error TestLayout(const CheckedSpec& spec, const TrialOptions& trial, const TestOptions& options,
+                       const std::string& path) {
+  TrialReport report = TrySpec(spec, trial);
   PrintReport(report, options);
-  if (!report.failure.empty()) {
-    return Fail(ErrorCode::kSpec, "{}: {}{}", path, report.failure,
-                report.values.empty() ? "" : fmt::format(" (with {})", ValuesText(report.values.back())));
-  }
+  UCP_RETURN_IF_ERROR(FailureOf(report, path));
   for (const std::string& item : report.unreached) PrintReportLine(fmt::format("unreached    {}", item));
   if (!report.unreached.empty() && !options.allow_unreached) {
     return Fail(
@@ -75,6 +75,34 @@ llvm::Error Test(const TestOptions& options) {
         "--allow-unreached",
         path, Counted(report.unreached.size(), "item"), report.unreached.size() == 1 ? "it" : "them");
   }
+  return llvm::Error::success();
+}
+
+// Each layout by itself, and then from each to each other.
+llvm::Error TestModel(const CheckedSpec& spec, TrialOptions trial, const TestOptions& options,
+                      const std::string& path) {
+  trial.seconds /= static_cast<double>(spec.layouts.size());
+  for (std::size_t i = 0; i < spec.layouts.size(); ++i) {
+    PrintReportLine(fmt::format("layout       {}", spec.layouts[i].name));
+    UCP_RETURN_IF_ERROR(TestLayout(WithLayout(spec, i), trial, options, path));
+  }
+  if (spec.layouts.size() == 1) return llvm::Error::success();
+  const TrialReport report = TryLayouts(spec, trial);
+  PrintReportLine(fmt::format("between      {} layouts: {} conversions, {} followed", spec.layouts.size(),
+                              report.conversions, Counted(static_cast<std::uint64_t>(report.copied), "element")));
+  return FailureOf(report, path);
+}
+
+llvm::Error Test(const TestOptions& options) {
+  UCP_ASSIGN_OR_RETURN(SourceRequest request, options.source.Request());
+  UCP_ASSIGN_OR_RETURN(std::string path, FindSpec(options.source.spec));
+  UCP_ASSIGN_OR_RETURN(OpenedSpec session, OpenSpec(path));
+  ShowDiagnostics(*session);
+  if (session->sink.has_errors()) return SpecErrors(*session);
+  const CheckedSpec& spec = *session->checked;
+  const TrialOptions trial{request.set, options.seed, options.seconds};
+  UCP_RETURN_IF_ERROR(spec.layouts.empty() ? TestLayout(spec, trial, options, path)
+                                           : TestModel(spec, trial, options, path));
   PrintReportLine("there and back is the identity, and two hops equal one");
   return llvm::Error::success();
 }

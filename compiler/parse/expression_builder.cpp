@@ -271,7 +271,12 @@ ast::Expr ExpressionBuilder::BuildReference(Parser::ReferenceContext& rule) {
   ast::Identifier name = BuildIdentifier(*rule.name());
   if (rule.suffix() == nullptr) return {.range = range, .node = ast::Name{std::move(name.text)}};
   if (auto* index = dynamic_cast<Parser::IndexContext*>(rule.suffix())) {
-    return {.range = range, .node = ast::Index{std::move(name), Build(*index->expr())}};
+    std::vector<ast::Expr> places = BuildElements(index->elements());
+    if (places.size() == 1) return {.range = range, .node = ast::Index{std::move(name), std::move(places[0])}};
+    Report(DiagnosticKind::kWrongArguments, range,
+           fmt::format("a list has one element at one place, and here are {} places", places.size()),
+           fmt::format("`{}[i]` is an element of the list `{}`", name.text, name.text));
+    return StandIn(range);
   }
   if (auto* call = dynamic_cast<Parser::CallContext*>(rule.suffix())) {
     return {.range = range, .node = BuildCall(std::move(name), *call, range)};
@@ -279,6 +284,22 @@ ast::Expr ExpressionBuilder::BuildReference(Parser::ReferenceContext& rule) {
   Report(DiagnosticKind::kUnexpectedToken, range, fmt::format("`{}` is not a value", source_.TextOf(range)),
          "in expressions a name has no dot: `i.local` stands before the colon of a capture, `pp.first` behind `at`");
   return StandIn(range);
+}
+
+std::optional<ast::Tensor> ExpressionBuilder::BuildPartInOrder(Parser::ExprContext& rule) {
+  antlr4::tree::ParseTree* node = &rule;
+  while (dynamic_cast<Parser::ReferenceContext*>(node) == nullptr) {
+    if (node->children.size() != 1) return std::nullopt;
+    node = node->children.front();
+  }
+  auto& reference = dynamic_cast<Parser::ReferenceContext&>(*node);
+  auto* index = dynamic_cast<Parser::IndexContext*>(reference.suffix());
+  if (index == nullptr) return std::nullopt;
+  ast::Identifier name = BuildIdentifier(*reference.name());
+  ast::Tensor tensor;
+  tensor.part = ast::Expr{.range = name.range, .node = ast::Name{std::move(name.text)}};
+  tensor.shape = {RangeOf(*index), BuildElements(index->elements())};
+  return tensor;
 }
 
 ast::ExprNode ExpressionBuilder::BuildCall(ast::Identifier function, Parser::CallContext& rule, SourceRange range) {

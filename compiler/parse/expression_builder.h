@@ -32,6 +32,8 @@ class ExpressionBuilder {
   std::int64_t BuildNumber(antlr4::Token& token);
   std::vector<ast::Identifier> BuildAxes(Parser::AxesContext& rule);
   std::vector<ast::Expr> BuildElements(Parser::ElementsContext* rule);  // None for nullptr.
+  // The part and the shape of `part [dims]`; nothing if the expression is another one.
+  std::optional<ast::Tensor> BuildPartInOrder(Parser::ExprContext& rule);
 
  private:
   ast::Expr BuildConjunction(Parser::ConjunctionContext& rule);

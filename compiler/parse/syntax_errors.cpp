@@ -126,7 +126,8 @@ std::string DescribeExpected(const antlr4::Parser& parser, IntervalSet expected)
 IntervalSet WithComma(const antlr4::Parser& parser, IntervalSet expected) {
   const auto* rule = const_cast<antlr4::Parser&>(parser).getContext();
   bool lists = rule != nullptr && (rule->getRuleIndex() == UcpParser::RuleShape ||
-                                   dynamic_cast<const UcpParser::ListContext*>(rule) != nullptr);
+                                   dynamic_cast<const UcpParser::ListContext*>(rule) != nullptr ||
+                                   dynamic_cast<const UcpParser::IndexContext*>(rule) != nullptr);
   if (lists && expected.size() == 1 && expected.contains(static_cast<std::size_t>(UcpParser::RIGHT_BRACKET))) {
     expected.add(UcpParser::COMMA);
   }

@@ -223,6 +223,10 @@ ast::Tensor TreeBuilder::BuildTensor(Parser::ItemContext& rule) {
   tensor.assigned = written.ASSIGN() != nullptr;
   if (!tensor.assigned) {
     tensor.shape = BuildShape(*written.shape());
+  } else if (std::optional<ast::Tensor> of_part = expressions_.BuildPartInOrder(*written.expr())) {
+    tensor.part = std::move(of_part->part);
+    tensor.shape = std::move(of_part->shape);
+    tensor.has_own_order = true;
   } else {
     ast::Expr value = expressions_.Build(*written.expr());
     auto* list = std::get_if<ast::List>(&value.node);

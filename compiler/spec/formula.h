@@ -54,6 +54,8 @@ struct Formula {
   Kind kind = Kind::kNumber;
   SourceRange range;
   bool parenthesized = false;
+  std::string label;  // In a model or a layout of one: the part `q: …`, or a factor's own name `inputs: hidden`.
+  SourceRange label_range;
   std::int64_t number = 0;          // kNumber.
   std::size_t index = 0;            // Index among the spec's dims (kDim), the name's counters (kCounter), or the
                                     // spec's facts (kElement, kLength, kCount; the operand is the place in the list).

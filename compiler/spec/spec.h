@@ -73,12 +73,27 @@ struct ScaleDeclaration {  // scale(1 / tp): of dims and axis sizes.
   Formula denominator;
 };
 
+// q [layers, kv_heads * group * head, hidden]: a set of elements, whichever way they are stored.
+struct PartDeclaration {
+  std::string name;
+  SourceRange range;
+  std::vector<Formula> dims;
+};
+
+struct ModelDeclaration {
+  std::string name;
+  SourceRange range;
+  std::vector<PartDeclaration> parts;
+};
+
 struct TensorDeclaration {
   Pattern name;
   bool optional = false;
   bool buffer = false;
   SourceRange shape_range;
   std::vector<Formula> dims;
+  std::string part;  // Of which it is all; empty: labels in `dims` say it, or the layout is of no model.
+  SourceRange part_range;
   std::optional<StagesDeclaration> stages;
   std::optional<MeanDeclaration> mean;
   std::optional<ScaleDeclaration> scale;
@@ -113,6 +128,17 @@ struct MeshDeclaration {
   bool Has(std::string_view axis) const;
 };
 
+// One of the layouts of a model.
+struct LayoutDeclaration {
+  std::string name;
+  SourceRange range;  // Of its name.
+  std::optional<Formula> interleave;
+  std::vector<TensorDeclaration> tensors;
+  std::vector<TieDeclaration> ties;
+  std::vector<DropDeclaration> drops;
+};
+
+// Where a model has several layouts, one of them is chosen, and `layout_name` and what follows it are that one's.
 struct CheckedSpec {
   std::shared_ptr<const Source> source;
   std::vector<DimDeclaration> dims;
@@ -126,10 +152,21 @@ struct CheckedSpec {
   std::vector<TensorDeclaration> tensors;
   std::vector<TieDeclaration> ties;
   std::vector<DropDeclaration> drops;
+  std::optional<ModelDeclaration> model;
+  std::vector<LayoutDeclaration> layouts;  // Of the model; none without one.
 
   std::string_view TextOf(SourceRange range) const { return source->TextOf(range); }
   std::string LineOf(SourceRange range) const;  // "gpt.ucp:14"
 };
+
+// Returns the same spec with this layout of its model chosen.
+CheckedSpec WithLayout(const CheckedSpec& spec, std::size_t layout);
+
+// Returns the place among the layouts of its model, if there is one of this name.
+std::optional<std::size_t> FindLayout(const CheckedSpec& spec, std::string_view name);
+
+// "`hf`, `meta` and `megatron`": the layouts of its model.
+std::string NamesOfLayouts(const CheckedSpec& spec);
 
 // Returns the names in an item's name, shape and stages, its guards left out.
 References ReferencesOf(const TensorDeclaration& tensor);

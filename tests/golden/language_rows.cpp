@@ -29,6 +29,7 @@ const std::vector<LanguageRow>& LanguageRows() {
       {"interleave", {"item.interleave"}},
       {"include", {"declaration.include"}},
       {"strategy", {"declaration.strategy"}},
+      {"model", {"declaration.model", "feature.layout of a model", "feature.label of a part", "feature.assigned part"}},
   };
   return rows;
 }

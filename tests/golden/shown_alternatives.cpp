@@ -29,6 +29,7 @@ constexpr std::array kFeatures = {"unused stage",
                                   "buffer",
                                   "assigned shape",
                                   "assigned part",
+                                  "part in its own order",
                                   "mean",
                                   "scale",
                                   "local counter",
@@ -164,6 +165,7 @@ class Collector {
     ShowIf(tensor.buffer, "buffer");
     ShowIf(tensor.assigned && !tensor.part, "assigned shape");
     ShowIf(tensor.part.has_value(), "assigned part");
+    ShowIf(tensor.has_own_order, "part in its own order");
     ShowIf(tensor.mean.has_value(), "mean");
     ShowIf(tensor.scale.has_value(), "scale");
     Visit(tensor.name);

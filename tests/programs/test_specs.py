@@ -78,10 +78,10 @@ class WrongSpecs(ProgramTest):
         result = self.convert_with("dim heads   from args.num_attention_heads", "dim heads = 3")
         self.assert_wrong(result, "3")
 
-    def test_a_construct_that_comes_later(self) -> None:
-        """It parses, and is refused by name."""
+    def test_a_label_without_a_model(self) -> None:
+        """It is named, and so is what it belongs to."""
         result = self.convert_with("[ffn@tp, hidden]", "[q: ffn@tp, hidden]")
-        self.assert_wrong(result, "q:", "not-served-yet")
+        self.assert_wrong(result, "the label `q:` names a part of a model", "bad-expression")
 
     def test_several_errors_in_one_run(self) -> None:
         """In the order of the text."""

@@ -1,0 +1,183 @@
+#include "compiler/trial/try_layouts.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+
+#include "compiler/bind/between_layouts.h"
+#include "compiler/planner/join.h"
+#include "compiler/planner/planner.h"
+#include "compiler/support/error.h"
+#include "compiler/trial/carry_out.h"
+#include "compiler/trial/families.h"
+#include "compiler/trial/part_positions.h"
+#include "compiler/trial/side.h"
+#include "compiler/trial/small_values.h"
+
+namespace ucp {
+namespace {
+
+std::string FirstError(const DiagnosticSink& sink) {
+  for (const Diagnostic& diagnostic : sink.Sorted()) {
+    if (diagnostic.severity() == Severity::kError) return diagnostic.message;
+  }
+  return "it does not fit";
+}
+
+// One layout with values, and where each element of the parts is in its tensors.
+struct TriedLayout {
+  BoundSpec bound;
+  Layout layout;
+  StoredParts stored;
+  std::vector<std::vector<oracle::PartElement>> elements;  // By the layout's tensors.
+};
+
+class LayoutsTrial {
+ public:
+  LayoutsTrial(const CheckedSpec& spec, const TrialOptions& options)
+      : spec_(spec), options_(options), random_(options.seed) {}
+
+  TrialReport Run() {
+    const CheckedSpec first = WithLayout(spec_, 0);
+    const std::vector<Settings> families = FamiliesOf(first, options_.set, random_, report_.failure);
+    for (const Settings& family : families) {
+      if (!report_.failure.empty()) break;
+      ++report_.families;
+      std::string why;
+      const std::optional<SmallModel> model = ChooseSmallValues(first, family, {}, random_, why);
+      report_.values.push_back(model ? model->set : family);
+      if (!model) report_.failure = fmt::format("no small values make a model of this spec: {}", why);
+      if (model) TryAll(model->set);
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void TryAll(const Settings& set) {
+    std::vector<TriedLayout> layouts;
+    for (std::size_t i = 0; i < spec_.layouts.size(); ++i) {
+      std::optional<TriedLayout> layout = Bind(i, set);
+      if (!layout) return;
+      layouts.push_back(std::move(*layout));
+    }
+    for (std::size_t a = 0; a < layouts.size(); ++a) {
+      for (std::size_t b = 0; b < layouts.size(); ++b) {
+        if (a != b && report_.failure.empty()) Try(layouts[a], layouts[b], layouts[(b + 1) % layouts.size()]);
+      }
+    }
+  }
+
+  std::optional<TriedLayout> Bind(std::size_t i, const Settings& set) {
+    DiagnosticSink sink;
+    std::optional<BoundSpec> bound = BindSpec(WithLayout(spec_, i), {}, set, sink);
+    std::optional<Layout> whole = bound ? LowerWhole(*bound, sink) : std::nullopt;
+    std::optional<StoredParts> stored = bound ? FindStoredParts(*bound, sink) : std::nullopt;
+    llvm::Expected<Layout> layout = whole && stored ? AtomicLayout(*whole) : Layout();
+    if (!whole || !stored || !layout) {
+      if (!layout) sink.Report({.kind = DiagnosticKind::kBadExpression, .place = {}, .message = ""});
+      if (!layout) llvm::consumeError(layout.takeError());
+      report_.failure = fmt::format("layout `{}`: {}", spec_.layouts[i].name, FirstError(sink));
+      return std::nullopt;
+    }
+    TriedLayout tried{std::move(*bound), std::move(*layout), std::move(*stored), {}};
+    for (const TensorLayout& tensor : tried.layout.tensors) {
+      const auto named = std::ranges::find(tried.bound.tensors, tensor.name, &BoundTensor::name);
+      tried.elements.push_back(oracle::PartElementsOf(tried.bound, *named));
+    }
+    return tried;
+  }
+
+  // By the first layout: there, and then back or on to a third.
+  void Try(const TriedLayout& from, const TriedLayout& over, const TriedLayout& to) {
+    const Side source = BuildSide(from.layout, {});
+    const Side half_way = Expected(from, over);
+    const std::optional<Memory> there = Convert(from, source, over, half_way, source.memory);
+    if (!there) return;
+    Convert(over, half_way, from, Expected(from, from), *there);
+    const Side target = Expected(from, to);
+    const std::optional<Memory> two_hops = Convert(over, half_way, to, target, *there);
+    const std::optional<Memory> one_hop = Convert(from, source, to, target, source.memory);
+    if (two_hops && one_hop && *two_hops != *one_hop) {
+      report_.failure =
+          fmt::format("from `{}` to `{}`: two hops, over `{}`, are not one", NameOf(from), NameOf(to), NameOf(over));
+    }
+  }
+
+  // A side of `layout` whose places hold, and are spelled as, the elements of `from` that belong there.
+  static Side Expected(const TriedLayout& from, const TriedLayout& layout) {
+    std::map<oracle::PartElement, std::int64_t> place_of;
+    for (std::size_t t = 0; t < from.elements.size(); ++t) {
+      for (std::size_t i = 0; i < from.elements[t].size(); ++i) {
+        place_of.emplace(from.elements[t][i], ElementOf(t, static_cast<std::int64_t>(i)));
+      }
+    }
+    Side side = BuildSide(layout.layout, {});
+    for (std::vector<std::int64_t>& record : side.memory) {
+      for (std::int64_t& element : record) {
+        if (element < 0) continue;
+        const ElementName name = NameOf(element);
+        const auto& elements = layout.elements[name.tensor];
+        const auto found =
+            elements.empty() ? place_of.end() : place_of.find(elements[static_cast<std::size_t>(name.index)]);
+        element = found == place_of.end() ? -1 : found->second;
+      }
+    }
+    side.layout = from.layout;
+    return side;
+  }
+
+  // Nothing if it failed.
+  std::optional<Memory> Convert(const TriedLayout& from, const Side& source, const TriedLayout& to, const Side& target,
+                                const Memory& memory) {
+    if (!report_.failure.empty()) return std::nullopt;
+    llvm::Expected<Plan> plan = PlanBetweenLayouts(from, source, to, target);
+    if (!plan) {
+      report_.failure =
+          fmt::format("from `{}` to `{}`: {}", NameOf(from), NameOf(to), TakeFailure(plan.takeError()).message);
+      return std::nullopt;
+    }
+    CarriedOut carried = CarryOut(*plan, source, target, memory);
+    ++report_.conversions;
+    report_.copied += carried.copied;
+    if (carried.problem.empty()) carried.problem = Difference(target, carried.memory);
+    if (carried.problem.empty()) return std::move(carried.memory);
+    report_.failure = fmt::format("from `{}` to `{}`: {}", NameOf(from), NameOf(to), carried.problem);
+    return std::nullopt;
+  }
+
+  static llvm::Expected<Plan> PlanBetweenLayouts(const TriedLayout& from, const Side& source, const TriedLayout& to,
+                                                 const Side& target) {
+    DiagnosticSink sink;
+    const auto pieces = FindPiecesBetween({from.bound, from.stored}, {to.bound, to.stored}, sink);
+    if (!pieces) return Fail(ErrorCode::kSpec, "{}", FirstError(sink));
+    TargetFiles files = target.files;
+    for (Shard& shard : files.storage.shards) {
+      const auto found = pieces->find(shard.tensor);
+      if (found == pieces->end()) return Fail(ErrorCode::kSpec, "nothing of `{}` is in the source", shard.tensor);
+      shard.pieces = found->second;
+      shard.is_tensor = true;
+    }
+    Side as_stored = source;
+    as_stored.layout = from.layout;
+    const Inventory inventory = AsInventory(as_stored);
+    UCP_ASSIGN_OR_RETURN(const std::vector<LogicalTensor> tensors, JoinTensors(from.layout, inventory));
+    return MakePlan({from.layout, inventory, from.layout, tensors, "trial"}, std::move(files));
+  }
+
+  static const std::string& NameOf(const TriedLayout& layout) { return layout.bound.spec.layout_name; }
+  static ElementName NameOf(std::int64_t element) { return ucp::NameOf(element); }
+
+  const CheckedSpec& spec_;
+  const TrialOptions& options_;
+  Random random_;
+  TrialReport report_;
+};
+
+}  // namespace
+
+TrialReport TryLayouts(const CheckedSpec& spec, const TrialOptions& options) {
+  return LayoutsTrial(spec, options).Run();
+}
+
+}  // namespace ucp

@@ -4,9 +4,11 @@
 
 #include <llvm/Support/Error.h>
 
+#include <optional>
 #include <vector>
 
 #include "compiler/describe/bound_source.h"
+#include "compiler/describe/other_layout.h"
 #include "compiler/layout/layout.h"
 #include "compiler/layout/target.h"
 
@@ -17,6 +19,9 @@ struct Sides {
   BoundSource source;  // As far as the target takes it, under the target's names.
   Layout target;
   std::vector<LogicalTensor> tensors;  // JoinTensors() of the source.
+  // Where the target has another layout of the source's model: its tensors. `target` and `tensors` are then the
+  // source's own, whole, of which these are put together.
+  std::optional<OtherLayout> other = std::nullopt;
 };
 
 class CompileTarget {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "compiler/compile/carried_tensors.h"
@@ -63,15 +64,40 @@ llvm::Expected<Sides> FormatTarget::Meet(BoundSource source) {
   ChooseTag(training);
   training = KnownTraining(std::move(training), request_.settings.keep_opaque, left_out_);
   if (format_.TakesPlainNames(strategy_)) TakePlainNames(source, remarks_);
-  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
-  UCP_ASSIGN_OR_RETURN(Layout layout, LayOutTarget(format_, strategy_, source, tensors, remarks_));
-  UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, training, tensors, layout));
-  if (!source.folder.empty()) {
-    UCP_ASSIGN_OR_RETURN(companions_, FindCompanions(files_, format_.TakesCompanions(strategy_, training),
-                                                     source.folder, source.requested_path));
+  UCP_ASSIGN_OR_RETURN(Sides sides, LayOutBoth(std::move(source)));
+  if (!sides.source.folder.empty()) {
+    UCP_ASSIGN_OR_RETURN(companions_,
+                         FindCompanions(files_, format_.TakesCompanions(strategy_, sides.source.checkpoint.training),
+                                        sides.source.folder, sides.source.requested_path));
     TakeOutUnknown(companions_, request_.settings.keep_opaque, left_out_, remarks_);
   }
-  return Sides{std::move(source), std::move(layout), std::move(tensors)};
+  return sides;
+}
+
+llvm::Expected<Sides> FormatTarget::LayOutBoth(BoundSource source) {
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
+  const auto named = strategy_.options.find(kLayoutSetting);
+  if (named == strategy_.options.end()) {
+    UCP_ASSIGN_OR_RETURN(Layout layout, LayOutTarget(format_, strategy_, source, tensors, remarks_));
+    UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, source.checkpoint.training, tensors, layout));
+    return Sides{std::move(source), std::move(layout), std::move(tensors)};
+  }
+  UCP_ASSIGN_OR_RETURN(const std::optional<Degrees> degrees,
+                       format_.TargetDegrees(strategy_, source.checkpoint.training));
+  UCP_ASSIGN_OR_RETURN(OtherLayout other, SeeInLayout(source, tensors, named->second, remarks_));
+  UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, source.checkpoint.training, other.tensors, other.layout));
+  const bool has_boxes =
+      std::ranges::any_of(other.layout.tensors, [](const TensorLayout& t) { return t.boxes.size() > 1; });
+  const bool has_ranks =
+      degrees && std::ranges::any_of(degrees->mesh.axes, [](const Axis& axis) { return axis.size > 1; });
+  if (has_boxes || has_ranks) {
+    return Fail(ErrorCode::kUnsupported,
+                "`{}` changes the layout, and cuts tensors as well: write them whole first, and cut them in a second "
+                "conversion",
+                request_.target);
+  }
+  UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
+  return Sides{std::move(source), std::move(whole), std::move(tensors), std::move(other)};
 }
 
 // A model alone has none, and the folders of some targets are named by it.
@@ -85,8 +111,8 @@ void FormatTarget::ChooseTag(TrainingState& training) {
 
 llvm::Expected<TargetFiles> FormatTarget::LayOut(const Sides& sides) {
   const TrainingState& training = sides.source.checkpoint.training;
-  const TargetRequest request{.tensors = sides.tensors,
-                              .layout = sides.target,
+  const TargetRequest request{.tensors = sides.other ? sides.other->tensors : sides.tensors,
+                              .layout = sides.other ? sides.other->layout : sides.target,
                               .training = training,
                               .source_mesh = sides.source.checkpoint.inventory.mesh,
                               .strategy = strategy_,
@@ -95,6 +121,7 @@ llvm::Expected<TargetFiles> FormatTarget::LayOut(const Sides& sides) {
                               .threads = request_.threads};
   UCP_ASSIGN_OR_RETURN(TargetFiles target, format_.LayOut(request));
   UCP_ASSIGN_OR_RETURN(target.readers, format_.Readers(request, target));
+  if (sides.other) FillPieces(*sides.other, target.storage.shards);
   UCP_RETURN_IF_ERROR(NameLeftOut(target));
   if (!format_.CarriesLooseStates() && !target.weights_only) {
     UCP_RETURN_IF_ERROR(CheckNoLooseStates(training, strategy_.format));

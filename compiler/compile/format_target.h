@@ -31,6 +31,7 @@ class FormatTarget final : public CompileTarget {
   const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
+  llvm::Expected<Sides> LayOutBoth(BoundSource source);
   void ChooseTag(TrainingState& training);
   [[nodiscard]] llvm::Error NameLeftOut(TargetFiles& target);
   void AddRemarks(TargetFiles& target) const;

@@ -29,19 +29,23 @@ llvm::Expected<Sides> WholeStates::Meet(BoundSource bound) {
   BoundSource source = WithLooseStates(std::move(bound));
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
-  return Sides{std::move(source), std::move(whole), std::move(tensors)};
+  if (layout_.empty()) return Sides{std::move(source), std::move(whole), std::move(tensors)};
+  std::vector<std::string> unsaid;
+  UCP_ASSIGN_OR_RETURN(OtherLayout other, SeeInLayout(source, tensors, layout_, unsaid));
+  return Sides{std::move(source), std::move(whole), std::move(tensors), std::move(other)};
 }
 
 llvm::Expected<TargetFiles> WholeStates::LayOut(const Sides& sides) {
   TargetFiles files;
-  files.storage = OneFileForEachState(sides.tensors);
+  files.storage = OneFileForEachState(sides.other ? sides.other->tensors : sides.tensors);
+  if (sides.other) FillPieces(*sides.other, files.storage.shards);
   return files;
 }
 
 llvm::Expected<Compiled> CompileWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                             ReplicaPolicy replicas) {
   UCP_ASSIGN_OR_RETURN(BoundSource source, DescribeAndBind(files, request));
-  WholeStates target;
+  WholeStates target(request.as_layout);
   return CompileInto(target, std::move(source), {.replicas = replicas});
 }
 

@@ -15,8 +15,14 @@ Storage OneFileForEachState(std::span<const LogicalTensor> tensors);
 
 class WholeStates final : public CompileTarget {
  public:
+  // The tensors are those of this layout of the source's model; empty: the source's own.
+  explicit WholeStates(std::string layout = {}) : layout_(std::move(layout)) {}
+
   llvm::Expected<Sides> Meet(BoundSource source) override;
   llvm::Expected<TargetFiles> LayOut(const Sides& sides) override;
+
+ private:
+  const std::string layout_;
 };
 
 // A checkpoint into these.

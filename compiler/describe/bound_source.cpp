@@ -5,6 +5,7 @@
 #include "compiler/bind/unmatched_patterns.h"
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/catalogue/config_file.h"
+#include "compiler/describe/choose_layout.h"
 #include "compiler/describe/drop_states.h"
 #include "compiler/describe/loose_state_names.h"
 #include "compiler/describe/without_spec.h"
@@ -58,8 +59,7 @@ llvm::Error LayOutBySpec(const SourceRequest& request, BoundSource& phase) {
   if (!session.checked) return SpecErrors(session);
   std::optional<Inventory> whole;
   const Inventory& seen = SeenBySpecs(inventory, whole);
-  phase.bound = BindSpec(*session.checked, seen, request.set, session.sink);
-  if (!phase.bound) return SpecErrors(session);
+  UCP_ASSIGN_OR_RETURN(phase.bound, BindLayoutOf(session, seen, request.set, inventory.remarks));
   TakeNames(*phase.bound, inventory);
   if (request.warns_of_unmatched) {
     WarnOfUnmatchedPatterns(*phase.bound, seen, request.set, session.sink);

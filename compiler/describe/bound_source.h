@@ -38,6 +38,7 @@ struct SourceRequest {
   // Receives the spec once it is open, with its diagnostics, also if a later step fails; may be null.
   OpenedSpec* opened = nullptr;
   bool warns_of_unmatched = false;  // Also of patterns of the spec that match nothing, and of names read in two ways.
+  std::string as_layout = {};       // Of the spec's model: whose tensors are to be read; empty: the source's own.
 };
 
 // A checkpoint as its headers have it.

@@ -28,6 +28,10 @@ SettingRule TakesNumber(std::string name, std::int64_t least, std::int64_t most)
           [=](std::string_view text) { return ParseCount(text, least, most).has_value(); }};
 }
 
+SettingRule TakesLayout() {
+  return {"layout", "the name of a layout", [](std::string_view text) { return !text.empty(); }};
+}
+
 SettingRule TakesWord(std::string name, std::vector<std::string> words) {
   std::string takes = AsChoice(words);
   return {std::move(name), std::move(takes), [words = std::move(words)](std::string_view text) {

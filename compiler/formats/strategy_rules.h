@@ -18,6 +18,7 @@ struct SettingRule {
   std::function<bool(std::string_view)> accepts;
 };
 SettingRule TakesNumber(std::string name, std::int64_t least, std::int64_t most);
+SettingRule TakesLayout();  // layout=NAME: the layout of the spec's model that the target has.
 SettingRule TakesWord(std::string name, std::vector<std::string> words);
 
 struct StrategyRules {

@@ -14,15 +14,18 @@ llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const
                                                 const ExecutionOptions& options, FilesOfAllRanks* nodes) {
   Communicator& ranks = options.ranks == nullptr ? SingleProcess() : *options.ranks;
   Checkpoint checkpoint;  // At rank 0.
+  std::string layout;
   auto make = [&]() -> llvm::Expected<PlannedRun> {
     UCP_ASSIGN_OR_RETURN(Compiled compiled, CompileWholeStates(files, request));
     checkpoint = std::move(compiled.source.checkpoint);
+    const std::optional<BoundSpec>& bound = compiled.source.bound;
+    if (bound && bound->spec.model) layout = bound->spec.layout_name;
     return PlannedRun{std::move(compiled.plan), compiled.source.folder, {}, {}, compiled.source.identity};
   };
   UCP_ASSIGN_OR_RETURN(PlannedRun run, ShareRun(ranks, ranks.rank() == 0 ? make() : PlannedRun{}));
   if (nodes != nullptr) UCP_RETURN_IF_ERROR(nodes->Locate(run.source_folder, run.plan.source.files));
   std::vector<WholeTensor> tensors = WholeTensorsOf(run.plan, checkpoint);
-  return WholeStatesRun{std::move(run), std::move(tensors), TrainingOf(checkpoint)};
+  return WholeStatesRun{std::move(run), std::move(tensors), TrainingOf(checkpoint), std::move(layout)};
 }
 
 std::vector<WholeTensor> WholeTensorsOf(const Plan& plan, const Checkpoint& checkpoint) {
@@ -54,7 +57,8 @@ llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const Sou
   ExecutionOptions execution = options;
   UCP_RETURN_IF_ERROR(Agree(ranks, CountResidentMemory(run.plan, nodes, execution)));
   UCP_ASSIGN_OR_RETURN(EngineReport report, Visit(run.plan, run.source_folder, files, execution));
-  return DigestedSource{std::move(whole.run), std::move(whole.tensors), std::move(whole.training), std::move(report)};
+  return DigestedSource{std::move(whole.run), std::move(whole.tensors), std::move(whole.training),
+                        std::move(whole.layout), std::move(report)};
 }
 
 }  // namespace ucp

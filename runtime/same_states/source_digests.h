@@ -21,6 +21,7 @@ struct WholeStatesRun {
   PlannedRun run;
   std::vector<WholeTensor> tensors;  // Rank 0 alone knows which of them are the model's.
   TrainingOfCheckpoint training;     // At rank 0.
+  std::string layout;                // At rank 0: that the checkpoint has, of the spec's model; empty without one.
 };
 llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                                 const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);
@@ -37,6 +38,7 @@ struct DigestedSource {
   PlannedRun run;
   std::vector<WholeTensor> tensors;  // As above, and so are the next.
   TrainingOfCheckpoint training;
+  std::string layout;
   EngineReport report;  // Rank 0's.
 };
 llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const SourceRequest& request,

@@ -14,7 +14,8 @@ struct WriteOptions {
   std::optional<DType> dtype;                     // Of the parameters; nothing: what the model computes with.
   std::uint64_t max_shard_bytes = 5'000'000'000;  // Of tensors; a larger tensor stands alone.
   bool all_states = false;                        // Masters, optimizer states and what else a job resumes with.
-  bool names_in_memory = false;                   // Names that a hub folder has otherwise are written as they are.
+  bool names_in_memory =
+      false;  // Names that a hub folder has otherwise are written as they are; so are those of a layout.
 };
 
 StrategyRules WriteRules();

@@ -63,6 +63,7 @@ std::vector<std::string> UnlikeManifest(const std::vector<StateDigest>& found,
 struct DigestsWanted {
   DigestVersion version = kDigestVersion;
   std::vector<std::string>* wrong = nullptr;  // Every element is also compared with the output of `synth`.
+  std::string as_layout = {};                 // Of the spec's model: whose tensors they are of; empty: its own.
 };
 
 // The report is rank 0's.
@@ -70,6 +71,7 @@ llvm::Expected<DigestedSource> Digest(const Job& job, const std::string& path, C
                                       const DigestsWanted& wanted = {}) {
   UCP_ASSIGN_OR_RETURN(SourceRequest request, job.request.source.Request());
   request.path = path;
+  request.as_layout = wanted.as_layout;
   ExecutionOptions execution = job.execution;
   execution.digests = wanted.version;
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
@@ -217,10 +219,24 @@ llvm::Expected<VerifyReport> OfPartAlone(const Job& job, const ManifestPart& par
   return report;
 }
 
+// Where the two have different layouts of one model, the first one is read again as the tensors of the second's.
+llvm::Error SeeAsOther(const Job& job, Communicator& ranks, const DigestedSource& other, DigestedSource& source,
+                       VerifyReport& report) {
+  const std::string& path = job.request.source.path;
+  const bool differ = source.layout != other.layout && !source.layout.empty() && !other.layout.empty();
+  UCP_ASSIGN_OR_RETURN(const std::string layout, FromFirstRank(ranks, differ ? other.layout : ""));
+  if (layout.empty()) return llvm::Error::success();
+  report.lines.push_back(fmt::format("layouts   `{}` in {}, `{}` in {}: the first is compared as the second",
+                                     source.layout, path, layout, job.request.same));
+  UCP_ASSIGN_OR_RETURN(source, Digest(job, path, ranks, {.as_layout = layout}));
+  return llvm::Error::success();
+}
+
 // Digests of an earlier version prove little, so there the elements are compared.
-llvm::Error AddSame(const Job& job, Communicator& ranks, const DigestedSource& source, VerifyReport& report) {
+llvm::Error AddSame(const Job& job, Communicator& ranks, DigestedSource source, VerifyReport& report) {
   UCP_ASSIGN_OR_RETURN(const DigestedSource other, Digest(job, job.request.same, ranks));
   report.read.push_back(other.run.source);
+  UCP_RETURN_IF_ERROR(SeeAsOther(job, ranks, other, source, report));
   ExecutionOptions execution = job.execution;
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
                        NodesOfSource(RealFiles(), job.request.node_local, job.request.source.path, ranks));
@@ -252,8 +268,8 @@ llvm::Expected<VerifyReport> Verify(const VerifyRequest& request, const Executio
   }
   std::vector<std::string> wrong;
   if (found) report.version = found->manifest.digests;
-  UCP_ASSIGN_OR_RETURN(const DigestedSource source, Digest(job, job.request.source.path, ranks,
-                                                           {report.version, job.request.synth ? &wrong : nullptr}));
+  UCP_ASSIGN_OR_RETURN(DigestedSource source, Digest(job, job.request.source.path, ranks,
+                                                     {report.version, job.request.synth ? &wrong : nullptr, ""}));
   report.read.push_back(source.run.source);
   report.digests = source.report.digests;
   std::vector<std::string> unlike_manifest;
@@ -271,7 +287,7 @@ llvm::Expected<VerifyReport> Verify(const VerifyRequest& request, const Executio
         "synthetic {}", wrong.empty() ? "every element is what `synth` writes" : "not what `synth` writes"));
     llvm::append_range(report.differences, wrong);
   }
-  if (!job.request.same.empty()) UCP_RETURN_IF_ERROR(AddSame(job, ranks, source, report));
+  if (!job.request.same.empty()) UCP_RETURN_IF_ERROR(AddSame(job, ranks, std::move(source), report));
   return report;
 }
 

@@ -17,18 +17,19 @@ constexpr std::int64_t kMostFiles = 65536;
 }  // namespace
 
 StrategyRules WriteRules() {
-  return {.has_degrees = true,
-          .target_axes = {"tp"},
-          .settings = {TakesWord("style", {"titan", "app", "accelerate", "lightning", "plain"}),
-                       TakesNumber("fsdp", 1, kMostFiles), TakesNumber("files", 1, kMostFiles),
-                       TakesWord("dtype", {"bf16", "fp16", "fp32"}), TakesWord("states", {"weights", "all"}),
-                       TakesWord("metadata", {"2.2", "2.3"})},
-          .help =
-              "dcp for torch.distributed.checkpoint, with style=titan|app|accelerate|lightning|plain (names of the "
-              "entries; "
-              "default: the source's, or titan), "
-              "fsdp=N and tp=N (the chunks of such a job's ranks) or files=N, dtype=bf16|fp16|fp32 (of the weights), "
-              "states=weights, metadata=2.2 (for PyTorch before 2.4)"};
+  return {
+      .has_degrees = true,
+      .target_axes = {"tp"},
+      .settings = {TakesWord("style", {"titan", "app", "accelerate", "lightning", "plain"}),
+                   TakesNumber("fsdp", 1, kMostFiles), TakesNumber("files", 1, kMostFiles),
+                   TakesWord("dtype", {"bf16", "fp16", "fp32"}), TakesWord("states", {"weights", "all"}),
+                   TakesWord("metadata", {"2.2", "2.3"}), TakesLayout()},
+      .help =
+          "dcp for torch.distributed.checkpoint, with style=titan|app|accelerate|lightning|plain (names of the "
+          "entries; "
+          "default: the source's, or titan), "
+          "fsdp=N and tp=N (the chunks of such a job's ranks) or files=N, dtype=bf16|fp16|fp32 (of the weights), "
+          "states=weights, metadata=2.2 (for PyTorch before 2.4), layout=NAME (another layout of the spec's model)"};
 }
 
 llvm::Expected<WriteOptions> ReadOptions(const Strategy& strategy) {

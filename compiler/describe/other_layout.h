@@ -1,0 +1,38 @@
+// A source seen in another layout of its model (docs/language/model.md): which tensors it would have there, and how
+// each is put together of the source's own.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/bind/between_layouts.h"
+#include "compiler/describe/bound_source.h"
+#include "compiler/layout/layout.h"
+#include "compiler/layout/target.h"
+
+namespace ucp {
+
+// The setting of a strategy that names it.
+inline constexpr const char* kLayoutSetting = "layout";
+
+struct OtherLayout {
+  std::string name;
+  Layout layout;                       // All tensors whole.
+  std::vector<LogicalTensor> tensors;  // Sorted by name.
+  PiecesOfTensors pieces;              // Of the tensors of the source.
+};
+
+// Returns the source in the layout `name` of its model, also if that is its own; `tensors` are JoinTensors() of it. Its
+// training state then speaks of the other layout's tensors. Fails with kUsage if there is no such layout, with kSpec
+// where one layout stores elements that the other does not (the spec's sink says which), and with kUnsupported where
+// tensors that come together differ in kind, states, dtypes or parameter group. It is a remark what is left out.
+llvm::Expected<OtherLayout> SeeInLayout(BoundSource& source, std::span<const LogicalTensor> tensors,
+                                        const std::string& name, std::vector<std::string>& remarks);
+
+// Says of the shards that files of `other` have what they are put together of.
+void FillPieces(const OtherLayout& other, std::vector<Shard>& shards);
+
+}  // namespace ucp

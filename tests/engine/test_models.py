@@ -1,0 +1,343 @@
+"""Models with several layouts: conversions between all of them, against a slow evaluator of the rules, and against
+transformers' own converters."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict
+
+from fixtures.fingerprints import describe
+from fixtures.hugging_face import Training, prompt
+from fixtures.serve import Engines
+from layout_rules import Rules, Spec
+from spoken import refused, told
+
+SPECS = Path(__file__).parents[2] / "specs" / "models"
+
+LLAMA = {
+    "num_hidden_layers": 2, "hidden_size": 12, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
+    "intermediate_size": 10, "vocab_size": 14, "tie_word_embeddings": False,
+}
+LLAMA_DIMS = {
+    "layers": 2, "hidden": 12, "kv_heads": 2, "group": 3, "head": 4, "pair": 2, "half": 2, "ffn": 10, "vocab": 14,
+}
+QWEN3_MOE = {
+    "num_hidden_layers": 2, "hidden_size": 12, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
+    "moe_intermediate_size": 8, "vocab_size": 14, "num_experts": 3, "tie_word_embeddings": False,
+}
+QWEN3_MOE_DIMS = {
+    "layers": 2, "hidden": 12, "kv_heads": 2, "group": 3, "head": 4, "ffn": 8, "vocab": 14, "experts": 3,
+}
+MIXTRAL = {
+    "num_hidden_layers": 2, "hidden_size": 12, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
+    "intermediate_size": 8, "vocab_size": 14, "num_local_experts": 3, "tie_word_embeddings": False,
+}
+MODELS = {
+    "llama": (LLAMA, LLAMA_DIMS, {"tied": False}),
+    "qwen3_moe": (QWEN3_MOE, QWEN3_MOE_DIMS, {}),
+    "mixtral": (MIXTRAL, QWEN3_MOE_DIMS, {}),
+}
+PAIRS = [
+    (model, *pair) for model in MODELS for pair in itertools.permutations(Spec(SPECS / f"{model}.ucp").layouts, 2)
+]
+
+
+def rules_of(model: str) -> Rules:
+    """The spec of the catalogue, with the small values."""
+    _, dims, facts = MODELS[model]
+    return Rules(Spec(SPECS / f"{model}.ucp"), dims, facts)
+
+
+def as_tensors(stored: dict[str, numpy.ndarray]) -> dict[str, torch.Tensor]:
+    """Every number of an element is a float32 without rounding."""
+    assert max(int(values.max()) for values in stored.values()) < 2**24
+    return {name: torch.from_numpy(values).float() for name, values in stored.items()}
+
+
+def write_model(folder: Path, tensors: dict[str, torch.Tensor], config: dict[str, object]) -> Path:
+    """A folder of Hugging Face."""
+    folder.mkdir()
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def expect_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    """The same names, and each element."""
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+
+
+@pytest.mark.parametrize(("model", "source", "target"), PAIRS)
+def test_every_pair_of_layouts(model: str, source: str, target: str, ucprun: Path, tmp_path: Path) -> None:
+    """Every element is where the rules say, there and back; `verify` finds the output as it was written, and says that
+    both hold the same."""
+    rules = rules_of(model)
+    spec = ["--spec", f"models/{model}"]
+    folder = write_model(tmp_path / "source", as_tensors(rules.stored(source)), MODELS[model][0])
+    remarks = told(ucprun, folder, tmp_path / "there", "--to", f"safetensors:layout={target}", *spec)
+    assert f"has the layout `{source}` of the model `{model}`, and the target the layout `{target}`" in remarks
+    expect_equal(load_file(tmp_path / "there" / "model.safetensors"), as_tensors(rules.stored(target)))
+    told(ucprun, tmp_path / "there", tmp_path / "back", "--to", f"safetensors:layout={source}", *spec)
+    expect_equal(load_file(tmp_path / "back" / "model.safetensors"), as_tensors(rules.stored(source)))
+    verify = [ucprun, "verify", tmp_path / "there", "--same", folder, *spec]
+    result = subprocess.run(verify, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"`{target}` in {tmp_path}/there, `{source}` in {folder}" in result.stdout
+    alone = [ucprun, "verify", tmp_path / "there"]
+    result = subprocess.run(alone, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0 and "as in the manifest" in result.stdout, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("swapped", ["q_proj", "down_proj"])
+def test_somebody_elses_conversion(swapped: str, ucprun: Path, tmp_path: Path) -> None:
+    """Two rows that are exchanged in a copy of the other layout are a difference, with the tensor's name."""
+    rules = rules_of("llama")
+    folder = write_model(tmp_path / "meta", as_tensors(rules.stored("meta")), LLAMA)
+    tensors = as_tensors(rules.stored("hf"))
+    name = next(name for name in tensors if swapped in name)
+    tensors[name][[0, 1]] = tensors[name][[1, 0]]
+    other = write_model(tmp_path / "hf", tensors, LLAMA)
+    command = [ucprun, "verify", folder, "--same", other, "--spec", "models/llama"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 3
+    assert f"`{name}` weight differs" in result.stdout + result.stderr
+    assert (result.stdout + result.stderr).count(" differs") == 1
+
+
+def test_rotary_order(ucprun: Path, tmp_path: Path) -> None:
+    """Meta's rows of q and k are those that the well-known script permutes into Hugging Face's."""
+    generator = torch.Generator().manual_seed(1)
+    meta = {n: torch.randn(v.shape, generator=generator) for n, v in rules_of("llama").stored("meta").items()}
+    folder = write_model(tmp_path / "meta", meta, LLAMA)
+    told(ucprun, folder, tmp_path / "hf", "--to", "safetensors:layout=hf", "--spec", "models/llama")
+    found = load_file(tmp_path / "hf" / "model.safetensors")
+
+    def permute(weight: torch.Tensor, heads: int) -> torch.Tensor:
+        rows, columns = weight.shape
+        return weight.view(heads, rows // heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)
+
+    for i in range(2):
+        wq, wk = meta[f"layers.{i}.attention.wq.weight"], meta[f"layers.{i}.attention.wk.weight"]
+        assert torch.equal(found[f"model.layers.{i}.self_attn.q_proj.weight"], permute(wq, 6))
+        assert torch.equal(found[f"model.layers.{i}.self_attn.k_proj.weight"], permute(wk, 2))
+        assert torch.equal(found[f"model.layers.{i}.mlp.up_proj.weight"], meta[f"layers.{i}.feed_forward.w3.weight"])
+
+
+def test_megatron_fuses_by_groups(ucprun: Path, tmp_path: Path) -> None:
+    """linear_qkv has, for each group, its queries' heads, its key and its value; linear_fc1 the gate above up."""
+    generator = torch.Generator().manual_seed(2)
+    hf = {name: torch.randn(v.shape, generator=generator) for name, v in rules_of("llama").stored("hf").items()}
+    folder = write_model(tmp_path / "hf", hf, LLAMA)
+    told(ucprun, folder, tmp_path / "megatron", "--to", "safetensors:layout=megatron", "--spec", "models/llama")
+    found = load_file(tmp_path / "megatron" / "model.safetensors")
+    for i in range(2):
+        q, k, v = (hf[f"model.layers.{i}.self_attn.{name}_proj.weight"] for name in "qkv")
+        groups = [torch.cat([q[12 * g : 12 * (g + 1)], k[4 * g : 4 * (g + 1)], v[4 * g : 4 * (g + 1)]]) for g in (0, 1)]
+        assert torch.equal(found[f"decoder.layers.{i}.self_attention.linear_qkv.weight"], torch.cat(groups))
+        gate, up = (hf[f"model.layers.{i}.mlp.{name}_proj.weight"] for name in ("gate", "up"))
+        assert torch.equal(found[f"decoder.layers.{i}.mlp.linear_fc1.weight"], torch.cat([gate, up]))
+
+
+def make_moe(folder: Path) -> torch.nn.Module:
+    """A small Qwen3 MoE that transformers saves with the hub's names."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    torch.manual_seed(3)
+    config = Qwen3MoeConfig(**QWEN3_MOE, num_experts_per_tok=2, decoder_sparse_step=1, max_position_embeddings=32)
+    model = Qwen3MoeForCausalLM(config).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def logits(model: torch.nn.Module) -> torch.Tensor:
+    """Of a few words."""
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        return model(input_ids=torch.arange(10).view(2, 5)).logits
+
+
+def test_experts_as_transformers_has_them(ucprun: Path, tmp_path: Path) -> None:
+    """From the files of save_pretrained() to the names in memory, and back to files that from_pretrained() loads with
+    the same logits, bit for bit."""
+    from transformers import Qwen3MoeForCausalLM
+
+    model = make_moe(tmp_path / "hub")
+    spec = ["--spec", "models/qwen3_moe"]
+    told(ucprun, tmp_path / "hub", tmp_path / "memory", "--to", "safetensors:layout=memory", *spec)
+    held = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    expect_equal(load_file(tmp_path / "memory" / "model.safetensors"), held)
+    told(ucprun, tmp_path / "memory", tmp_path / "back", "--to", "safetensors:layout=hub", *spec)
+    expect_equal(
+        load_file(tmp_path / "back" / "model.safetensors"), load_file(tmp_path / "hub" / "model.safetensors")
+    )
+    loaded, report = Qwen3MoeForCausalLM.from_pretrained(tmp_path / "back", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert torch.equal(logits(loaded.eval()), logits(model))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("gate: ffn@etp + up: ffn@etp", "up: ffn@etp + gate: ffn@etp"), ("experts@ep, hidden, down: ffn", "x, hidden, x")],
+)
+def test_wrong_models_are_seen(before: str, after: str, ucprun: Path, tmp_path: Path) -> None:
+    """With gate and up exchanged in the spec the parameters are not those that the model has; with other factors the
+    spec is refused."""
+    model = make_moe(tmp_path / "hub")
+    text = (SPECS / "qwen3_moe.ucp").read_text()
+    assert before in text
+    (tmp_path / "wrong.ucp").write_text(text.replace(before, after))
+    options = ["--to", "safetensors:layout=memory", "--spec", str(tmp_path / "wrong.ucp")]
+    if "x" in after.split(","):
+        assert "there is no dim `x`" in refused(ucprun, tmp_path / "hub", tmp_path / "memory", *options)
+        return
+    told(ucprun, tmp_path / "hub", tmp_path / "memory", *options)
+    found = load_file(tmp_path / "memory" / "model.safetensors")
+    held = dict(model.named_parameters())
+    wrong = [name for name, tensor in found.items() if not torch.equal(tensor, held[name].detach())]
+    assert wrong and all(re.fullmatch(r"model\.layers\.\d\.mlp\.experts\.gate_up_proj", name) for name in wrong)
+
+
+def test_a_mixture_that_deepspeed_trained(engines: Engines, ucprun: Path, tmp_path: Path) -> None:
+    """A real ZeRO run has transformers' names in memory. In the hub's names, the model that from_pretrained() makes has
+    the engine's weights and logits, bit for bit."""
+    from transformers import AutoModelForCausalLM
+
+    answer = engines.ask(Training(tmp_path / "trained", "mixtral"))
+    to = ["--to", "safetensors:layout=hub", "--spec", "models/mixtral"]
+    told(ucprun, tmp_path / "trained", tmp_path / "ours", *to)
+    assert any(".experts.1.w3." in name for name in load_file(tmp_path / "ours" / "model.safetensors"))
+    torch.set_num_threads(1)
+    model, report = AutoModelForCausalLM.from_pretrained(
+        tmp_path / "ours", dtype=torch.bfloat16, output_loading_info=True
+    )
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    assert {name: describe(parameter) for name, parameter in model.named_parameters()} == answer["weights"]
+    with torch.no_grad():
+        assert model.eval()(input_ids=prompt()).logits.float().tolist() == answer["logits"]
+
+
+@pytest.mark.parametrize("strategy", ["deepspeed:tp=2,dp=2,zero=1", "deepspeed:dp=4,zero=3", "deepspeed:tp=2,zero=2"])
+def test_cut_sources(strategy: str, ucprun: Path, tmp_path: Path) -> None:
+    """From the cut files of a job at once, or through whole files that have the job's layout: masters, moments and
+    weights are the same."""
+    spec = ["--spec", "models/llama"]
+    sizes = {"layers": 4, "hidden": 12, "heads": 8, "kv_heads": 4, "ffn": 10, "vocab": 14, "head": 6, "tied": "false"}
+    sets = [word for name, value in sizes.items() for word in ("--set", f"{name}={value}")]
+    command = [ucprun, "synth", "models/llama", tmp_path / "job", "--to", strategy, *sets]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    told(ucprun, tmp_path / "job", tmp_path / "whole", "--to", "safetensors:states=all", *spec, *sets)
+    for layout in ("megatron", "meta"):
+        to = ["--to", f"safetensors:states=all,layout={layout}", *spec, *sets]
+        told(ucprun, tmp_path / "job", tmp_path / f"one_{layout}", *to)
+        told(ucprun, tmp_path / "whole", tmp_path / f"two_{layout}", *to)
+        for file in ("model.safetensors", "optimizer.safetensors"):
+            one, two = (load_file(tmp_path / f"{hops}_{layout}" / file) for hops in ("one", "two"))
+            assert one and any("linear_qkv" in name or "attention.wq" in name for name in one)
+            expect_equal(one, two)
+
+
+def train(folder: Path, frozen: str = "", apart: str = "") -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    """One step of a small Qwen3 MoE; its parameters whose names hold `apart` are a group of their own."""
+    model = make_moe(folder.parent / "saved").train()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not frozen or frozen not in name)
+    mine = [p for n, p in model.named_parameters() if p.requires_grad and not (apart and apart in n)]
+    others = [p for n, p in model.named_parameters() if p.requires_grad and apart and apart in n]
+    groups = [{"params": mine, "lr": 1e-3}] + ([{"params": others, "lr": 1e-2}] if others else [])
+    optimizer = torch.optim.AdamW(groups)
+    torch.set_num_threads(1)
+    output = model(input_ids=torch.arange(10).view(2, 5))
+    output.logits.square().mean().backward()
+    optimizer.step()
+    weights, states = get_state_dict(model, optimizer)
+    dcp.save({"model": weights, "optimizer": states}, checkpoint_id=folder, no_dist=True)
+    return model, optimizer
+
+
+def test_moments_follow(ucprun: Path, tmp_path: Path) -> None:
+    """Each moment of each expert is the slice of its fused tensor's that transformers' own converter takes for the
+    weight, and the groups name the tensors of the other layout; back again it is the same folder."""
+    from transformers.core_model_loading import revert_weight_conversion
+
+    model, optimizer = train(tmp_path / "saved_by_torch")
+    config = ["--spec", "models/qwen3_moe", *(["--config", str(tmp_path / "saved" / "config.json")])]
+    told(ucprun, tmp_path / "saved_by_torch", tmp_path / "hub", "--to", "dcp:style=app,layout=hub", *config)
+    reader = dcp.FileSystemReader(tmp_path / "hub")
+    entries = reader.read_metadata().state_dict_metadata
+    for state in ("exp_avg", "exp_avg_sq"):
+        moments = {n: optimizer.state[p][state] for n, p in model.named_parameters()}
+        expected = revert_weight_conversion(model, moments)
+        for name, tensor in expected.items():
+            key = next(key for key in entries if key.endswith(f"state.{name}.{state}"))
+            loaded = {key: torch.zeros_like(tensor)}
+            dcp.load(loaded, checkpoint_id=tmp_path / "hub", no_dist=True)
+            assert torch.equal(loaded[key], tensor), key
+    told(ucprun, tmp_path / "hub", tmp_path / "back", "--to", "dcp:style=app,layout=memory", *config)
+    command = [ucprun, "verify", tmp_path / "back", "--same", tmp_path / "saved_by_torch"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_what_cannot_come_together(ucprun: Path, tmp_path: Path) -> None:
+    """A key that is frozen beside a trained query, or in a group of its own, is refused with both names where they
+    become one tensor; nothing is written."""
+    options = ["--to", "dcp:layout=megatron", "--spec", "models/qwen3_moe"]
+    for number, (settings, expected) in enumerate(
+        [({"frozen": "k_proj"}, "a frozen parameter"), ({"apart": "k_proj"}, "of parameter group 0 and of")]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        train(folder / "source", **settings)
+        config = ["--config", str(folder / "saved" / "config.json")]
+        said = refused(ucprun, folder / "source", folder / "out", *options, *config)
+        assert expected in said and "linear_qkv.weight" in said
+        assert "self_attn.k_proj.weight" in said and "self_attn.q_proj.weight" in said
+
+
+def test_refusals(ucprun: Path, tmp_path: Path) -> None:
+    """Each names what it wants, and writes nothing."""
+    folder = write_model(tmp_path / "hf", as_tensors(rules_of("llama").stored("hf")), LLAMA)
+    out = tmp_path / "out"
+    spec = ["--spec", "models/llama"]
+    said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub", *spec)
+    assert "the model `llama` has no layout `hub`; it has `hf`, `meta` and `megatron`" in said
+    said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub")
+    assert "`layout=hub` names a layout of a model, and there is no spec that declares one" in said
+    said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub", "--spec", "llama")
+    assert "declares no model" in said
+    said = refused(ucprun, folder, out, "--to", "dcp:fsdp=2,layout=meta", *spec)
+    assert "changes the layout, and cuts tensors as well" in said
+    said = refused(ucprun, folder, out, "--to", "safetensors:layout=meta", "--set", "layout=who", *spec)
+    assert "the model `llama` has the layouts `hf`, `meta` and `megatron`" in said
+    said = refused(ucprun, folder, out, "--to", "safetensors:layout=hf", "--set", "layout=meta", *spec)
+    assert "missing-tensor" in said
+    said = refused(ucprun, folder, out, "--to", "deepspeed:layout=meta", *spec)
+    assert "has no setting `layout`" in said
+
+
+def test_two_layouts_that_fit(ucprun: Path, tmp_path: Path) -> None:
+    """Nothing is guessed: where names and shapes fit two layouts, the user says which it is."""
+    text = (SPECS / "llama.ucp").read_text()
+    other = text[text.index("layout meta of llama") : text.index("layout megatron")].replace("meta", "halves")
+    other = other.replace("half * pair", "pair * half")
+    (tmp_path / "both.ucp").write_text(text + other)
+    stored = rules_of("llama").stored("meta")
+    folder = write_model(tmp_path / "meta", as_tensors(stored), LLAMA)
+    options = ["--to", "safetensors:layout=hf", "--spec", str(tmp_path / "both.ucp")]
+    said = refused(ucprun, folder, tmp_path / "out", *options)
+    assert "the layouts `meta`, `halves` of the model `llama` all fit this checkpoint; choose one with --set" in said
+    told(ucprun, folder, tmp_path / "out", *options, "--set", "layout=meta")
+    expect_equal(load_file(tmp_path / "out" / "model.safetensors"), as_tensors(rules_of("llama").stored("hf")))

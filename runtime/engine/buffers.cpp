@@ -9,6 +9,7 @@
 #include "compiler/support/user_option.h"
 #include "runtime/digest/file_sums.h"
 #include "runtime/engine/checksum_ledger.h"
+#include "runtime/engine/engine_options.h"
 #include "runtime/engine/state_digests.h"
 #include "runtime/engine/work_list.h"
 #include "runtime/storage/direct_file.h"
@@ -61,6 +62,25 @@ bool AddsAnything(const Plan& plan) {
                      [](const PlanTensor& tensor) { return tensor.arithmetic.terms > 1; });
 }
 
+// Where a shard runs through a tensor in another order than the source, as through a transposed matrix, a chunk of it
+// has a short row of the source from each of many places. This many bytes of each are worth a read.
+constexpr std::uint64_t kRowBytes = 4 * kKiB;
+constexpr std::uint64_t kMostTurnedChunkBytes = 64 * kKiB * kKiB;
+
+std::uint64_t MostChunkBytes(const Plan& plan, std::uint64_t most_chunk_bytes) {
+  if (most_chunk_bytes < kDefaultChunkBytes) return most_chunk_bytes;
+  std::uint64_t most = most_chunk_bytes;
+  for (const PlanWrite& write : plan.writes) {
+    for (const WrittenPiece& piece : write.pieces) {
+      if (piece.strides.empty() || piece.strides.back() == 1) continue;
+      if (plan.set(piece.set).dims.back().local_length() == 1) continue;
+      const auto distance = static_cast<std::uint64_t>(piece.strides.back());
+      most = std::max(most, std::min(distance, kMostTurnedChunkBytes / kRowBytes) * kRowBytes);
+    }
+  }
+  return most;
+}
+
 std::uint64_t DownToPage(std::uint64_t bytes) { return bytes / kPageBytes * kPageBytes; }
 
 // Memory that is neither a thread's buffer nor for checksums.
@@ -72,7 +92,10 @@ std::uint64_t FixedBytes(const Plan& plan, unsigned threads, std::uint64_t aside
 
 std::uint64_t PlanBytes(const Plan& plan) {
   std::uint64_t bytes = BytesOf(plan.reads) + BytesOf(plan.writes) + BytesOf(plan.tensors) + EntryBytes(plan);
-  for (const PlanWrite& write : plan.writes) bytes += BytesOf(write.pieces);
+  for (const PlanWrite& write : plan.writes) {
+    bytes += BytesOf(write.pieces);
+    for (const WrittenPiece& piece : write.pieces) bytes += BytesOf(piece.strides);
+  }
   for (const StorageTables* tables : {&plan.source, &plan.target}) {
     for (const Buffer& buffer : tables->buffers) bytes += BytesOf(buffer.parts);
   }
@@ -99,7 +122,7 @@ llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std
   std::uint64_t share = (available - available / 8) / threads;
   BufferSizes sizes;
   std::uint64_t parts = AddsAnything(plan) ? 5 : 3;  // One of them is scratch, two are a chunk, and two a term.
-  sizes.chunk_bytes = std::min(most_chunk_bytes, DownToPage(share / parts * 2));
+  sizes.chunk_bytes = std::min(MostChunkBytes(plan, most_chunk_bytes), DownToPage(share / parts * 2));
   sizes.scratch_bytes = DownToPage(std::min(kMostScratchBytes, share / parts));
   if (AddsAnything(plan)) sizes.term_bytes = sizes.chunk_bytes;
   sizes.ledger_pieces = available / 8 / ChecksumLedger::kBytesPerPiece;

@@ -30,7 +30,8 @@ std::uint64_t PlanBytes(const Plan& plan);
 std::uint64_t MemoryNeeded(const Plan& plan, unsigned threads, std::uint64_t aside_bytes = 0);
 
 // Sets aside the program, the plan's tables, an eighth of the rest for checksums, and `aside_bytes` for the caller.
-// Divides the rest evenly, but gives no thread more than `most_chunk_bytes`. Fails with kUsage if the memory is too
+// Divides the rest evenly, but gives no thread more than `most_chunk_bytes`, or where that is the default and the plan
+// turns matrices, as much as makes their rows worth reading. Fails with kUsage if the memory is too
 // little; the message names the number that is enough.
 llvm::Expected<BufferSizes> DivideMemory(const Plan& plan, unsigned threads, std::uint64_t memory_bytes,
                                          std::uint64_t most_chunk_bytes, std::uint64_t aside_bytes = 0);

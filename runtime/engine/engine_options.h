@@ -28,10 +28,12 @@ struct FinishedChunk {
   std::chrono::steady_clock::time_point end;
 };
 
+inline constexpr std::uint64_t kDefaultChunkBytes = std::uint64_t{1} << 21;  // A core's cache should hold a chunk.
+
 struct EngineOptions {
   unsigned threads = 1;
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;      // Of the host, beyond memory that the caller fills.
-  std::uint64_t most_chunk_bytes = std::uint64_t{1} << 21;  // At least 16. A chunk that a core's cache holds is best.
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // Of the host, beyond memory that the caller fills.
+  std::uint64_t most_chunk_bytes = kDefaultChunkBytes;  // At least 16.
   OpenFileShares open_files;
   // Called from any thread, one call at a time, a few times a second and once at the end.
   std::function<void(const ExecutionProgress&)> progress;

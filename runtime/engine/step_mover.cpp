@@ -4,11 +4,14 @@
 #include <cstring>
 
 #include "compiler/support/check.h"
+#include "runtime/engine/scatter.h"
 
 namespace ucp {
 namespace {
 
 using Loops = llvm::ArrayRef<StepLoop>;
+constexpr std::int64_t kCacheLineBytes = 64;
+
 using StepLoops = llvm::SmallVector<StepLoop, 5>;
 
 // The loops of a step, run included, by distance in the source, and joined where two make one.
@@ -55,37 +58,6 @@ bool HasOnlySmallGaps(Loops loops, std::int64_t item_bytes) {
 
 bool IsContiguous(const StepLoop& loop) { return loop.source_stride == 1 && loop.target_stride == 1; }
 
-// A fixed size lets the compiler turn each copy into one load and one store.
-template <std::size_t kItemBytes>
-void ScatterRow(const StepLoop& loop, const std::byte* source, std::byte* target) {
-  std::ptrdiff_t source_step = loop.source_stride * static_cast<std::ptrdiff_t>(kItemBytes);
-  std::ptrdiff_t target_step = loop.target_stride * static_cast<std::ptrdiff_t>(kItemBytes);
-  for (std::int64_t i = 0; i < loop.count; ++i) {
-    std::memcpy(target + i * target_step, source + i * source_step, kItemBytes);
-  }
-}
-
-void ScatterElements(const StepLoop& row, std::int64_t item_bytes, const std::byte* source, std::byte* target) {
-  if (IsContiguous(row)) {
-    std::memcpy(target, source, static_cast<std::size_t>(row.count * item_bytes));
-    return;
-  }
-  switch (item_bytes) {
-    case 1:
-      return ScatterRow<1>(row, source, target);
-    case 2:
-      return ScatterRow<2>(row, source, target);
-    case 4:
-      return ScatterRow<4>(row, source, target);
-    case 8:
-      return ScatterRow<8>(row, source, target);
-    case 16:
-      return ScatterRow<16>(row, source, target);
-    default:
-      UCP_CHECK(false, "elements of {} bytes", item_bytes);
-  }
-}
-
 }  // namespace
 
 // One step on its way.
@@ -108,6 +80,7 @@ struct StepMover::Walk {
       if (SourceSpan(loops) <= room) return ReadSpan(loops, source, target);
       if (SourceSpan(loops.drop_back()) <= room) return ReadBlocks(loops, source, target, room);
     }
+    if (copies && !has_long_runs && AreShortRows(loops)) return ReadRows(loops, source, target);
     const StepLoop& outer = loops.back();
     for (std::int64_t i = 0; i < outer.count; ++i) {
       UCP_RETURN_IF_ERROR(Go(loops.drop_back(), source + i * outer.source_stride, target + i * outer.target_stride));
@@ -169,6 +142,38 @@ struct StepMover::Walk {
     return take({bytes.data(), target, packed});
   }
 
+  // Iterations of the outermost loop that lie far apart and do not go straight to the chunk, and of which many fit into
+  // the scratch memory.
+  bool AreShortRows(Loops loops) const {
+    constexpr std::int64_t kFewRows = 16;
+    const Loops row = loops.drop_back();
+    return !row.empty() && !IsContiguous(row.front()) && HasOnlySmallGaps(row, item_bytes) &&
+           kFewRows * (SourceSpan(row) * item_bytes + kCacheLineBytes) <= std::ssize(mover.scratch_);
+  }
+
+  // Each is read by itself, and they are taken together: their elements may be neighbours in the target.
+  llvm::Error ReadRows(Loops loops, std::int64_t source, std::int64_t target) {
+    StepLoops block(loops.begin(), loops.end());
+    const StepLoop outer = block.back();
+    const std::int64_t span = SourceSpan(loops.drop_back());
+    const std::int64_t pitch = span + kCacheLineBytes / item_bytes;  // Rows of a page each would share few cache lines.
+    const auto bytes = static_cast<std::size_t>(span * item_bytes);
+    const auto needed = static_cast<std::uint64_t>(Elements(loops.drop_back()) * item_bytes);
+    const std::int64_t most = std::ssize(mover.scratch_) / (pitch * item_bytes);
+    for (std::int64_t done = 0; done < outer.count; done += most) {
+      const std::int64_t rows = std::min(most, outer.count - done);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t first = source + (done + i) * outer.source_stride;
+        UCP_RETURN_IF_ERROR(mover.reader_.Read(
+            record, static_cast<std::uint64_t>(first * item_bytes),
+            mover.scratch_.subspan(static_cast<std::size_t>(i * pitch * item_bytes), bytes), needed, reason));
+      }
+      block.back() = {rows, pitch, outer.target_stride};
+      UCP_RETURN_IF_ERROR(take({mover.scratch_.data(), target + done * outer.target_stride, block}));
+    }
+    return llvm::Error::success();
+  }
+
   // As many iterations of the outermost loop at a time as there is room for.
   llvm::Error ReadBlocks(Loops loops, std::int64_t source, std::int64_t target, std::int64_t room) {
     StepLoops block(loops.begin(), loops.end());
@@ -191,9 +196,7 @@ llvm::Error StepMover::Copy(const Step& step, std::span<std::byte> chunk, std::i
             "a step to elements {} to {} of a chunk of {}", target, target + TargetSpan(loops),
             static_cast<std::int64_t>(chunk.size()) / item_bytes);
   auto scatter = [&](const GatheredElements& elements) {
-    ForEachRow(elements, item_bytes, [&](const std::byte* source, std::int64_t element, const StepLoop& row) {
-      ScatterElements(row, item_bytes, source, chunk.data() + element * item_bytes);
-    });
+    Scatter(elements, item_bytes, chunk.data());
     return llvm::Error::success();
   };
   return Walk{*this, step.source, item_bytes, ReadReason::kCopy, chunk, scatter}.Go(loops, step.source_element, target);

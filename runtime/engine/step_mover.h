@@ -8,6 +8,7 @@
 //   - loops whose gaps are small are read as one span into scratch memory, and taken from there: passing over a gap of
 //     less than a page costs less than another system call
 //   - a span larger than the scratch memory is read in blocks
+//   - short rows that lie far apart are read one by one, and then put where they belong together (scatter.h)
 //
 // What another rank reads for this one (source_of_nodes.h) is asked for in rows, as many at a time as there is room
 // for, and comes without the gaps.

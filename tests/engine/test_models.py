@@ -341,3 +341,26 @@ def test_two_layouts_that_fit(ucprun: Path, tmp_path: Path) -> None:
     assert "the layouts `meta`, `halves` of the model `llama` all fit this checkpoint; choose one with --set" in said
     told(ucprun, folder, tmp_path / "out", *options, "--set", "layout=meta")
     expect_equal(load_file(tmp_path / "out" / "model.safetensors"), as_tensors(rules_of("llama").stored("hf")))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.uint8])
+@pytest.mark.parametrize("shape", [(1024, 4096), (1027, 4099), (40, 9001), (9001, 40)])
+def test_large_matrices_turned(
+    dtype: torch.dtype, shape: tuple[int, int], ucprun: Path, tmp_path: Path
+) -> None:
+    """Rows of the source that lie far apart become columns, and pairs of rotary places change their order, in tiles."""
+    (tmp_path / "turn.ucp").write_text(
+        "ucp 1\ndim rows\ndim cols\ndim pair = 2\n"
+        "model m { w [rows, cols] v [cols, pair, rows] }\n"
+        "layout stored of m { \"w\" = w \"v\" = v }\n"
+        "layout turned of m { \"t\" = w [cols, rows] \"p\" = v [rows * pair, cols] }\n"
+    )
+    (tmp_path / "source").mkdir()
+    rows, cols = shape
+    generator = torch.Generator().manual_seed(4)
+    w, v = (torch.randint(0, 256, s, generator=generator).to(dtype) for s in ((rows, cols), (cols, 2, rows)))
+    save_file({"w": w, "v": v}, tmp_path / "source" / "model.safetensors")
+    to = ["--to", "safetensors:layout=turned", "--spec", str(tmp_path / "turn.ucp"), "--threads", "2"]
+    told(ucprun, tmp_path / "source", tmp_path / "out", *to, "--memory", "200MiB")
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    expect_equal(found, {"t": w.T.contiguous(), "p": v.permute(2, 1, 0).reshape(2 * rows, cols).contiguous()})

@@ -1,8 +1,11 @@
 #include "compiler/compile/both_sides.h"
 
+#include <fmt/format.h>
+
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/catalogue/config_file.h"
 #include "compiler/catalogue/find_strategy.h"
+#include "compiler/describe/choose_layout.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 
@@ -19,16 +22,18 @@ llvm::Error LayOutWithoutCheckpoint(ReadableFileSystem& files, const SourceReque
   SpecSession& session = *sides.source.spec;
   if (!session.checked) return SpecErrors(session);
   Degrees degrees;
+  Settings set = request.set;
   if (!request.path.empty()) {
     UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(request.path, &session, StrategyUse::kLayout));
+    const auto named = strategy.options.find(kLayoutSetting);
+    if (named != strategy.options.end()) set.try_emplace(kLayoutSetting, FactValue{named->second});
     UCP_ASSIGN_OR_RETURN(degrees, ParseDegrees(strategy));
     sides.source_name = strategy.format;
   }
   Inventory nothing;
   if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(files, request.config, nothing.facts));
-  sides.source.bound = BindSpec(*session.checked, nothing, request.set, session.sink);
-  std::optional<Layout> layout;
-  if (sides.source.bound) layout = LowerToMesh(*sides.source.bound, degrees, session.sink);
+  UCP_ASSIGN_OR_RETURN(sides.source.bound, BindLayoutOf(session, nothing, set, nothing.remarks));
+  std::optional<Layout> layout = LowerToMesh(*sides.source.bound, degrees, session.sink);
   if (!layout) return SpecErrors(session);
   sides.source.layout = std::move(*layout);
   return VerifyLayout(sides.source.layout);
@@ -47,6 +52,10 @@ llvm::Error LayOutOther(const std::string& text, BothSides& sides) {
   if (text.empty()) return llvm::Error::success();
   UCP_ASSIGN_OR_RETURN(Strategy strategy, FindStrategy(text, sides.source.spec.get(), StrategyUse::kLayout));
   sides.target_name = strategy.format;
+  if (strategy.options.contains(kLayoutSetting)) {
+    return Fail(ErrorCode::kUnsupported, "`{}`: only one layout of a model is explained at a time; {} chooses it", text,
+                OptionName(UserOption::kSets, fmt::format("{}=NAME", kLayoutSetting)));
+  }
   if (!FindFormat(strategy.format)->strategy_rules().has_degrees) {
     UCP_ASSIGN_OR_RETURN(sides.target, AtomicLayout(sides.source.layout));
     return llvm::Error::success();

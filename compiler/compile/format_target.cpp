@@ -9,6 +9,7 @@
 #include "compiler/compile/carried_tensors.h"
 #include "compiler/compile/plain_names.h"
 #include "compiler/compile/target_layout.h"
+#include "compiler/describe/choose_layout.h"
 #include "compiler/formats/known_training.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/check.h"

@@ -62,8 +62,10 @@ llvm::Error LayOutBySpec(const SourceRequest& request, BoundSource& phase) {
   UCP_ASSIGN_OR_RETURN(phase.bound, BindLayoutOf(session, seen, request.set, inventory.remarks));
   TakeNames(*phase.bound, inventory);
   if (request.warns_of_unmatched) {
-    WarnOfUnmatchedPatterns(*phase.bound, seen, request.set, session.sink);
-    WarnOfAmbiguousBranches(*phase.bound, seen, request.set, session.sink);
+    Settings set = request.set;
+    if (session.checked->model) set.erase(kLayoutSetting);
+    WarnOfUnmatchedPatterns(*phase.bound, seen, set, session.sink);
+    WarnOfAmbiguousBranches(*phase.bound, seen, set, session.sink);
   }
   std::optional<Layout> layout =
       inventory.is_whole() ? LowerWhole(*phase.bound, session.sink)

@@ -11,8 +11,6 @@
 namespace ucp {
 namespace {
 
-constexpr const char* kSetting = "layout";
-
 // Those that fit; if none does, the one with the fewest errors is `nearest`.
 std::vector<std::size_t> LayoutsThatFit(const CheckedSpec& spec, const Inventory& inventory, const Settings& set,
                                         std::size_t& nearest) {
@@ -29,18 +27,19 @@ std::vector<std::size_t> LayoutsThatFit(const CheckedSpec& spec, const Inventory
 }
 
 llvm::Expected<std::size_t> ChooseLayout(const CheckedSpec& spec, const Inventory& inventory, Settings& set) {
-  const auto given = set.find(kSetting);
+  const auto given = set.find(kLayoutSetting);
   if (given != set.end()) {
     const auto* name = std::get_if<std::string>(&given->second.value);
     const std::optional<std::size_t> found = name == nullptr ? std::nullopt : FindLayout(spec, *name);
     if (!found) {
       return Fail(ErrorCode::kUsage, "{}: the model `{}` has the layouts {}",
-                  OptionName(UserOption::kSets, fmt::format("{}={}", kSetting, TextOf(given->second))),
+                  OptionName(UserOption::kSets, fmt::format("{}={}", kLayoutSetting, TextOf(given->second))),
                   spec.model->name, NamesOfLayouts(spec));
     }
     set.erase(given);
     return *found;
   }
+  if (inventory.storage.shards.empty()) return 0;  // Without a checkpoint.
   std::size_t nearest = 0;
   const std::vector<std::size_t> fitting = LayoutsThatFit(spec, inventory, set, nearest);
   if (fitting.size() <= 1) return fitting.empty() ? nearest : fitting.front();
@@ -48,7 +47,7 @@ llvm::Expected<std::size_t> ChooseLayout(const CheckedSpec& spec, const Inventor
   for (const std::size_t i : fitting) names.push_back(spec.layouts[i].name);
   return Fail(ErrorCode::kUsage, "the layouts `{}` of the model `{}` all fit this checkpoint; choose one with {}",
               fmt::join(names, "`, `"), spec.model->name,
-              OptionName(UserOption::kSets, fmt::format("{}={}", kSetting, names.front())));
+              OptionName(UserOption::kSets, fmt::format("{}={}", kLayoutSetting, names.front())));
 }
 
 }  // namespace
@@ -61,7 +60,7 @@ llvm::Expected<BoundSpec> BindLayoutOf(SpecSession& session, const Inventory& in
   }
   std::optional<BoundSpec> bound = BindSpec(*session.checked, inventory, set, session.sink);
   if (!bound) return SpecErrors(session);
-  if (session.checked->layouts.size() > 1) {
+  if (session.checked->layouts.size() > 1 && !inventory.storage.shards.empty()) {
     remarks.push_back(fmt::format("the checkpoint has the layout `{}` of the model `{}`", session.checked->layout_name,
                                   session.checked->model->name));
   }

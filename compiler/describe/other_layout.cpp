@@ -8,7 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "compiler/layout/layout_index.h"
+#include "compiler/describe/choose_layout.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 

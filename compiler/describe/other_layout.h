@@ -15,9 +15,6 @@
 
 namespace ucp {
 
-// The setting of a strategy that names it.
-inline constexpr const char* kLayoutSetting = "layout";
-
 struct OtherLayout {
   std::string name;
   Layout layout;                       // All tensors whole.

@@ -2,6 +2,7 @@
 
 #include "compiler/catalogue/config_file.h"
 #include "compiler/compile/whole_states.h"
+#include "compiler/describe/choose_layout.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -40,8 +41,7 @@ llvm::Expected<BoundSource> MakeSyntheticSource(ReadableFileSystem& files, const
   inventory.format = kSyntheticFormat;
   inventory.cuts = WholeTensors{};
   if (!request.config.empty()) UCP_RETURN_IF_ERROR(AddConfig(files, request.config, inventory.facts));
-  source.bound = BindSpec(*session.checked, inventory, request.set, session.sink);
-  if (!source.bound) return SpecErrors(session);
+  UCP_ASSIGN_OR_RETURN(source.bound, BindLayoutOf(session, inventory, request.set, inventory.remarks));
   std::optional<Layout> layout = LowerWhole(*source.bound, session.sink);
   if (!layout) return SpecErrors(session);
   source.layout = std::move(*layout);

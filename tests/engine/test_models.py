@@ -328,6 +328,26 @@ def test_refusals(ucprun: Path, tmp_path: Path) -> None:
     assert "has no setting `layout`" in said
 
 
+def test_layouts_without_a_checkpoint(ucprun: Path, tmp_path: Path) -> None:
+    """The setting chooses one, also as the strategy of a source; a target in another layout is not explained."""
+    sizes = ["layers=1", "hidden=12", "heads=6", "kv_heads=2", "head=4", "ffn=10", "vocab=14", "tied=false"]
+    options = [word for size in sizes for word in ("--set", size)]
+    ucpc = ucprun.with_name("ucpc")
+
+    def explain(*more: str) -> str:
+        command = [ucpc, "explain", "models/llama", *options, *more]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return result.stdout + result.stderr
+
+    assert "self_attn.q_proj.weight" in explain()
+    assert "attention.wq.weight" in explain("--set", "layout=meta")
+    assert "attention.wq.weight" in explain("--from", "safetensors:layout=meta")
+    assert "only one layout of a model is explained at a time" in explain("--to", "safetensors:layout=meta")
+    command = [ucprun, "synth", "models/llama", tmp_path / "made", "--to", "safetensors", *options]
+    subprocess.run([*command, "--set", "layout=megatron"], timeout=60, check=True)
+    assert any("linear_qkv" in name for name in load_file(tmp_path / "made" / "model.safetensors"))
+
+
 def test_two_layouts_that_fit(ucprun: Path, tmp_path: Path) -> None:
     """Nothing is guessed: where names and shapes fit two layouts, the user says which it is."""
     text = (SPECS / "llama.ucp").read_text()

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "compiler/layout/fact_value.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 

@@ -15,7 +15,6 @@
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
 #include "runtime/job_state/job_items.h"
-#include "runtime/job_state/part_of_job.h"
 #include "runtime/save/relay.h"
 #include "runtime/save/replicas.h"
 #include "runtime/save/segment_files.h"
@@ -67,9 +66,7 @@ class Writer {
   // Joins what all ranks hold, gives each its segment, and sees whether it can be written.
   llvm::Error LayOut() {
     is_laid_out_ = false;
-    std::vector<HeldState> states;
-    for (const WriterRank& rank : ranks_.all) states.push_back(rank.state);
-    UCP_RETURN_IF_ERROR(Join(std::move(states)));
+    UCP_ASSIGN_OR_RETURN(joined_, ranks_.JoinedStates());
     for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
       UCP_RETURN_IF_ERROR(GiveMemory(ranks_.all[number], joined_.ranks[number]));
     }
@@ -87,19 +84,6 @@ class Writer {
       Send(rank, SaveMessageKind::kLaidOut, Encode(message), rank.memory.descriptor());
     }
     is_laid_out_ = true;
-    return llvm::Error::success();
-  }
-
-  llvm::Error Join(std::vector<HeldState> states) {
-    std::optional<dcp::PartOfJob> part;
-    if (const auto number = ranks_.settings.part) part = TakePart(states, static_cast<std::int64_t>(*number));
-    llvm::Expected<JoinedState> joined = JoinStates(states);
-    if (!joined && part && !part->tensors.empty()) {
-      return AddContext(joined.takeError(), "the ranks of a machine hold other boxes than whole rows and columns");
-    }
-    if (!joined) return joined.takeError();
-    joined_ = std::move(*joined);
-    joined_.part = std::move(part);
     return llvm::Error::success();
   }
 

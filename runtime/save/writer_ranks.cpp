@@ -14,6 +14,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
 #include "runtime/comm/machine_socket.h"
+#include "runtime/job_state/part_of_job.h"
 
 namespace ucp {
 namespace {
@@ -137,6 +138,19 @@ bool WriterRanks::have_called() const {
 
 bool WriterRanks::have_staged() const {
   return llvm::all_of(all, [](const WriterRank& rank) { return rank.has_staged; });
+}
+
+llvm::Expected<JoinedState> WriterRanks::JoinedStates() const {
+  std::vector<HeldState> states;
+  for (const WriterRank& rank : all) states.push_back(rank.state);
+  std::optional<dcp::PartOfJob> part;
+  if (const auto number = settings.part) part = TakePart(states, static_cast<std::int64_t>(*number));
+  llvm::Expected<JoinedState> joined = JoinStates(states);
+  if (!joined && part && !part->tensors.empty()) {
+    return AddContext(joined.takeError(), "the ranks of a machine hold other boxes than whole rows and columns");
+  }
+  if (joined) joined->part = std::move(part);
+  return joined;
 }
 
 std::string WriterRanks::TextOf(llvm::function_ref<bool(const WriterRank&)> wanted) const {

@@ -47,6 +47,8 @@ struct WriterRanks {
   const WriterRank* FirstGone() const;  // Null if none is.
   bool have_called() const;             // All of them.
   bool have_staged() const;             // All of them.
+  // The state that all hold together, or the part of it that one machine holds (SaverSettings::part).
+  llvm::Expected<JoinedState> JoinedStates() const;
   // "rank 3 of 4", "ranks 1, 3 of 4"
   std::string TextOf(llvm::function_ref<bool(const WriterRank&)> wanted) const;
 };

@@ -117,7 +117,7 @@ class FailingCalls(FailureTest):
 
     def test_a_name_that_is_gone_when_it_is_looked_at(self) -> None:
         """A folder was read to have it. It is looked at once more, and has not become a file of another kind."""
-        self.prepare(self.checkpoint("zero2_dp4"), "--to", "deepspeed:dp=4,zero=1", "--threads", 1)
+        self.prepare(self.checkpoint("zero2_dp4"), "--to", "deepspeed:dp=4,zero=3", "--threads", 1)
         self.counted = {"UCP_FAILING_CALL_NAME": "fstatat"}
         gone = str(errno.ENOENT)
         self.replace_out(None)

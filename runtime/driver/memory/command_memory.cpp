@@ -258,7 +258,7 @@ void AddMemoryCommand(CLI::App& app, int& exit_code) {
   CLI::App* memory = app.add_subcommand("memory", "Checkpoints in the memory of the machines of a job.");
   memory->footer(
       "  ucprun memory list                        what jobs have kept on this machine\n"
-      "  ucprun inspect memory:llama               the newest version of a job, for every command\n"
+      "  ucprun inspect memory:llama               the newest one, for every command\n"
       "  ucprun memory plan --machines 16 --bytes 75GB --network 400Gb/s");
   memory->require_subcommand(1);
   AddMemoryListCommand(*memory, exit_code);

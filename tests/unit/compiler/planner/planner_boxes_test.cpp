@@ -230,16 +230,23 @@ double SecondsToPlan(const Shape& shape, const std::vector<Box>& from, const std
   return seconds;
 }
 
+// Whether the second takes less than 10 times as long as the first, in one of three tries: the machine may be busy.
+bool GrowsLittle(const std::function<double()>& few, const std::function<double()>& many) {
+  for (int time = 0; time < 3; ++time) {
+    if (many() < 10 * few()) return true;
+  }
+  return false;
+}
+
 // Four times as many take 4.4 times as long at n log n, and 16 times at the square.
 TEST(PlannerBoxesTest, TimeGrowsAsTheBoxesDo) {
   const std::int64_t most = std::getenv("UCP_EVERY_CELL") != nullptr ? 1000 : 240;  // The side of a square.
-  const double few = SecondsToPlan({most * 4, most * 4}, Grid(most / 2, 8), Grid(most / 4, 16));
-  const double many = SecondsToPlan({most * 8, most * 8}, Grid(most, 8), Grid(most / 2, 16));
-  EXPECT_LT(many, 10 * few);
-  const double few_rows =
-      SecondsToPlan({most * most / 4, 4}, Rows(most * most / 4, 4), {WholeBox({most * most / 4, 4})});
-  const double many_rows = SecondsToPlan({most * most, 4}, Rows(most * most, 4), {WholeBox({most * most, 4})});
-  EXPECT_LT(many_rows, 10 * few_rows);
+  EXPECT_TRUE(GrowsLittle([&] { return SecondsToPlan({most * 4, most * 4}, Grid(most / 2, 8), Grid(most / 4, 16)); },
+                          [&] { return SecondsToPlan({most * 8, most * 8}, Grid(most, 8), Grid(most / 2, 16)); }));
+  const auto rows = [](std::int64_t count) {
+    return SecondsToPlan({count, 4}, Rows(count, 4), {WholeBox({count, 4})});
+  };
+  EXPECT_TRUE(GrowsLittle([&] { return rows(most * most / 4); }, [&] { return rows(most * most); }));
 }
 
 }  // namespace

@@ -88,6 +88,9 @@ Unloader::~Unloader() {
 
 llvm::Error Unloader::Unload(std::vector<DeviceRows> rows, double share) {
   llvm::Error error = UnloadAll(rows, share);
+  if (error) {  // Nobody knows what has come to memory between the device and the host.
+    for (Lane& lane : parts_->lanes) lane.arriving = 0;
+  }
   return FirstOf(std::move(error), Settle());
 }
 

@@ -102,7 +102,7 @@ TEST(MessageTest, OfThreads) {
 }
 
 TEST(MessageTest, OfSockets) {
-  OnSocketRanks(4, AskAndAnswer);
+  OnSocketRanks(3, AskAndAnswer);
   OnSocketRanks(3, AnswerWhileOthersGather);
   OnSocketRanks(3, KeepOrder);
 }

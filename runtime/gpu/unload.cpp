@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
 

@@ -89,7 +89,8 @@ PlanCutter::PlanCutter(const Plan& plan)
     : plan_(plan),
       writes_of_record_(plan.target.records.size()),
       reads_of_tensor_(plan.tensors.size(), {0, 0}),
-      placements_of_file_(plan.target.files.size()) {
+      placements_of_file_(plan.target.files.size()),
+      geometries_(plan) {
   for (std::size_t r = 0; r < plan.reads.size(); ++r) {
     auto& [first, end] = reads_of_tensor_[plan.reads[r].tensor.index()];
     if (end == 0) first = r;
@@ -104,9 +105,6 @@ PlanCutter::PlanCutter(const Plan& plan)
   });
   for (std::size_t p = 0; p < plan.placements.size(); ++p) {
     placements_of_file_[plan.placements[p].file.index()].push_back(static_cast<std::uint32_t>(p));
-  }
-  for (std::size_t g = 0; g < plan.geometries.size(); ++g) {
-    geometry_of_sets_[{plan.geometries[g].source, plan.geometries[g].target}] = g;
   }
 }
 
@@ -142,11 +140,12 @@ void PlanCutter::Keep(const PlanWrite& write, Part& part) const {
     const auto [first, end] = reads_of_tensor_[piece.tensor.index()];
     for (std::size_t r = first; r < end; ++r) {
       const PlanRead& read = plan_.reads[r];
-      auto geometry = geometry_of_sets_.find({read.set, piece.set});
-      if (read.role == ReadRole::kUnused || geometry == geometry_of_sets_.end()) continue;
+      if (read.role == ReadRole::kUnused) continue;
+      const Geometry* geometry = geometries_.Find(read.set, piece.set);
+      if (geometry == nullptr) continue;
       part.sets.Keep(read.set);
       part.source.Keep(read.states);
-      part.geometries.push_back(geometry->second);
+      part.geometries.push_back(static_cast<std::size_t>(geometry - plan_.geometries.data()));
       part.reads.push_back(r);
     }
   }

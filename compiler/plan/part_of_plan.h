@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/plan/geometry_index.h"
 #include "compiler/plan/plan.h"
 
 namespace ucp {
@@ -58,7 +59,7 @@ class PlanCutter {
   std::vector<Rows> reads_of_tensor_;
   std::map<std::vector<WrittenPiece>, std::vector<std::size_t>> writes_of_kind_;
   std::vector<std::vector<std::uint32_t>> placements_of_file_;
-  std::map<std::pair<SetId, SetId>, std::size_t> geometry_of_sets_;
+  GeometryIndex geometries_;
 };
 
 }  // namespace ucp

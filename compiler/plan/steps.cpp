@@ -87,18 +87,17 @@ void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t
 }
 
 StepEnumerator::StepEnumerator(const Plan& plan, ComparedWrites compared)
-    : plan_(plan), compared_(compared), reads_of_tensor_(plan.tensors.size(), {0, 0}), feeds_(plan) {
+    : plan_(plan), compared_(compared), reads_of_tensor_(plan.tensors.size(), {0, 0}), geometries_(plan), feeds_(plan) {
   for (std::size_t r = 0; r < plan.reads.size(); ++r) {
     auto& [first, last] = reads_of_tensor_[plan.reads[r].tensor.index()];
     if (last == 0) first = r;
     last = r + 1;
   }
   is_dense_.resize(plan.sets.size(), false);
-  for (std::size_t g = 0; g < plan.geometries.size(); ++g) {
-    const auto [source, target] = std::pair(plan.geometries[g].source, plan.geometries[g].target);
-    geometry_of_sets_[{source, target}] = g;
-    const ProductSet& set = plan.set(source);
-    if (source == target) is_dense_[source.index()] = set.real_elements() == set.local_elements();
+  for (const Geometry& geometry : plan.geometries) {
+    if (geometry.source != geometry.target) continue;
+    const ProductSet& set = plan.set(geometry.source);
+    is_dense_[geometry.source.index()] = set.real_elements() == set.local_elements();
   }
   AddIndices();
   AddRepetitions();
@@ -316,8 +315,8 @@ std::pair<std::int64_t, std::int64_t> StepEnumerator::LocalPlacesOf(const Produc
 void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, const PieceOfRange& piece,
                                        VisitStep visit) const {
   const PlanRead& read = plan_.reads[r];
-  auto geometry = geometry_of_sets_.find({read.set, piece.set});
-  if (geometry == geometry_of_sets_.end()) return;
+  const Geometry* geometry = geometries_.Find(read.set, piece.set);
+  if (geometry == nullptr) return;
   std::optional<BufferId> buffer_id = feeds_.Find(read, range.state);
   if (!buffer_id) return;
   const Buffer& buffer = plan_.source.buffer(*buffer_id);
@@ -350,11 +349,10 @@ void StepEnumerator::ForEachStepOfPair(const TargetRange& range, std::size_t r, 
       step.target_dtype = range.dtype;
       visit(step);
     };
-    const std::vector<std::vector<Progression>>& dims = plan_.geometries[geometry->second].dims;
     if (piece.places) {
-      ForEachBox(dims, low, high, piece.places->order(), piece.low, piece.high, visit_box);
+      ForEachBox(geometry->dims, low, high, piece.places->order(), piece.low, piece.high, visit_box);
     } else {
-      ForEachBox(dims, low, high, visit_box);
+      ForEachBox(geometry->dims, low, high, visit_box);
     }
   }
 }

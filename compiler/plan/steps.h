@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "compiler/plan/boxes.h"
+#include "compiler/plan/geometry_index.h"
 #include "compiler/plan/piece_places.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/state_feeds.h"
@@ -126,7 +127,7 @@ class StepEnumerator {
   std::map<TensorId, BoxIndex> index_of_tensor_;                      // Of those with many reads.
   std::vector<std::uint32_t> held_alike_;  // By write: the one before that holds the same; itself if there is none.
   std::vector<bool> is_dense_;             // By SetId: who has it on both sides has no padding, and copies it.
-  std::map<std::pair<SetId, SetId>, std::size_t> geometry_of_sets_;
+  GeometryIndex geometries_;
   StateFeeds feeds_;
 };
 

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "compiler/plan/geometry_index.h"
 #include "compiler/plan/steps.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
@@ -39,9 +40,7 @@ std::int64_t Elements(const Geometry& geometry) {
 class StepWalk {
  public:
   explicit StepWalk(const Plan& plan)
-      : plan_(plan), steps_(plan), feeds_(plan), signatures_(plan, steps_), shards_(plan) {
-    for (const Geometry& geometry : plan.geometries) geometries_[{geometry.source, geometry.target}] = &geometry;
-  }
+      : plan_(plan), steps_(plan), feeds_(plan), signatures_(plan, steps_), geometries_(plan), shards_(plan) {}
 
   llvm::Error Run() {
     for (std::size_t t = 0; t < plan_.tensors.size(); ++t) {
@@ -157,10 +156,10 @@ class StepWalk {
     const ProductSet& source_set = plan_.set(read.set);
     if (step.piece >= write.pieces.size()) return "a step writes to no piece";
     const WrittenPiece& piece = write.pieces[step.piece];
-    auto geometry = geometries_.find({read.set, piece.set});
-    if (read.tensor != piece.tensor || geometry == geometries_.end()) return "a step has no geometry";
+    const Geometry* geometry = geometries_.Find(read.set, piece.set);
+    if (read.tensor != piece.tensor || geometry == nullptr) return "a step has no geometry";
     for (std::size_t d = 0; d < step.box.size(); ++d) {
-      std::optional<GeometryPart> part = FindPart(*step.box[d], geometry->second->dims[d]);
+      std::optional<GeometryPart> part = FindPart(*step.box[d], geometry->dims[d]);
       if (!part) return "a step is not a part of its geometry";
       parts.push_back(*part);
     }
@@ -259,8 +258,7 @@ class StepWalk {
     std::int64_t common = 0;
     for (const WrittenPiece& piece : write.pieces) {
       if (piece.tensor != read.tensor) continue;
-      auto geometry = geometries_.find({read.set, piece.set});
-      if (geometry != geometries_.end()) common += Elements(*geometry->second);
+      if (const Geometry* geometry = geometries_.Find(read.set, piece.set)) common += Elements(*geometry);
     }
     return common;
   }
@@ -270,7 +268,7 @@ class StepWalk {
   StateFeeds feeds_;
   StepSignatures signatures_;
   std::map<StepSignature, Tally> known_;
-  std::map<std::pair<SetId, SetId>, const Geometry*> geometries_;
+  GeometryIndex geometries_;
   const ShardsOfTensors shards_;
   std::vector<TallyOfState> tallies_;  // Of the tensor that is looked at.
 };

@@ -36,7 +36,7 @@ class Case:
     """A conversion, and what it should take: seconds, memory, the plan's file."""
 
     shows: str
-    spec: str
+    spec: str  # Below specs.
     sizes: dict[str, int]
     source: str
     target: str
@@ -56,6 +56,8 @@ CASES = [
          f"deepspeed:tp=8,pp={TWELVE},dp=8,zero=1", "deepspeed:dp=1024,zero=3"),
     Case("20,335 tensors, ZeRO-3 on 2,048 to 1,536", "mixtral_per_expert", MIXTURE,
          "deepspeed:dp=2048,zero=3", "deepspeed:dp=1536,zero=3", seconds=10),
+    Case("one matrix, 512 of columns to 512 of rows", "../tests/bench/columns", {},
+         "deepspeed:tp=512", "dcp:fsdp=512", seconds=2, plan_bytes=60_000_000),
 ]  # fmt: skip
 
 

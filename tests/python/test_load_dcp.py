@@ -1,10 +1,11 @@
-"""`ucp.load` to a dcp target: whole tensors, and no boxes of other ranks."""
+"""Loads of a dcp folder: to a dcp target whole tensors, and no boxes of other ranks; packed items as any others."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import torch
 
 import ucp_checkpoint as ucp
 
@@ -28,3 +29,20 @@ def test_whole_tensors(folder: Path) -> None:
     """Where each tensor is in one box."""
     weight = ucp.load(folder, to="dcp")[TENSOR]["fp32"]
     assert weight.shape[0] == 13
+
+
+def test_packed_items(fixtures: Path) -> None:
+    """Packed with zstd by PyTorch's writer: the values that were saved, into memory of ours and of the caller."""
+    packed = fixtures.parent / "unit/compiler/formats/dcp/samples/compressed"
+    saved = {
+        "a.weight": torch.arange(4096, dtype=torch.float32).reshape(64, 64),
+        "a.bias": torch.arange(64, dtype=torch.bfloat16),
+        "turned": torch.arange(6, dtype=torch.float32).reshape(3, 2).t(),
+    }
+    held = {name: torch.zeros(tensor.shape, dtype=tensor.dtype) for name, tensor in saved.items()}
+    ucp.load_into(held, packed)
+    assert all(torch.equal(held[name], tensor) for name, tensor in saved.items())
+    loaded = ucp.load(packed, to="safetensors")
+    for name, tensor in saved.items():
+        (value,) = loaded[name].values()
+        assert torch.equal(value, tensor)

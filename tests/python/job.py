@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,23 @@ HERE = Path(__file__).parent
 SECONDS = 240
 
 
-def start(work: Callable[..., Any], ranks: int, store: Path, **arguments: Any) -> list[subprocess.Popen[str]]:
-    """The processes, by rank. They meet at a file."""
+def start(
+    work: Callable[..., Any], ranks: int, store: Path, enter: Sequence[list[str]] = (), **arguments: Any
+) -> list[subprocess.Popen[str]]:
+    """The processes, by rank. They meet at a file. `enter` has the words before the command of each."""
     name = f"{work.__module__}:{work.__name__}"
     return [
         subprocess.Popen(
-            [sys.executable, __file__, name, str(rank), str(ranks), str(store), json.dumps(arguments)],
+            [
+                *(enter[rank] if enter else []),
+                sys.executable,
+                __file__,
+                name,
+                str(rank),
+                str(ranks),
+                str(store),
+                json.dumps(arguments),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -57,9 +68,11 @@ def results(processes: list[subprocess.Popen[str]]) -> list[Any]:
     return told
 
 
-def run(work: Callable[..., Any], ranks: int, folder: Path, **arguments: Any) -> list[Any]:
+def run(
+    work: Callable[..., Any], ranks: int, folder: Path, enter: Sequence[list[str]] = (), **arguments: Any
+) -> list[Any]:
     """The value that each rank returned."""
-    return results(start(work, ranks, folder / "store", **arguments))
+    return results(start(work, ranks, folder / "store", enter, **arguments))
 
 
 def main(name: str, rank: int, ranks: int, store: str, arguments: str) -> None:

@@ -41,10 +41,9 @@ def test_jobs_of_pytorch(tmp_path: Path, root: Path) -> None:
             assert ucp.verify(save_work.folder_of(str(root), name, to)).get("problems", []) == []
 
 
-@pytest.mark.parametrize("machines", ["aaab", "abcd", "abab"])
-def test_every_rank_gives_its_part(machines: str, tmp_path: Path, root: Path) -> None:
-    """Also where the writers read the ranks' memory, and where a rank's state changes its shape."""
-    for told in forked.run(machine_work.at_once, 4, tmp_path, root=str(root), machines=machines):
+def expect_parts(ranks: list[dict[str, str]], root: Path) -> None:
+    """Of four ranks that did machine_work.at_once: every value of each rank, in every folder."""
+    for told in ranks:
         assert set(told.values()) == {""}, told
     assert leftovers(root) == []
     for folder, value in (("at-once", 1.0), ("0", 3.0), ("1", 4.0), ("2", 5.0), ("other", 5.0)):
@@ -56,6 +55,12 @@ def test_every_rank_gives_its_part(machines: str, tmp_path: Path, root: Path) ->
         for rank in range(4):
             assert torch.equal(found[f"own.{rank}"], torch.full((8 * MIB,), value + rank)), (folder, rank)
     assert torch.equal(read_flat(root / "other")["more"], torch.arange(6.0))
+
+
+@pytest.mark.parametrize("machines", ["aaab", "abcd", "abab"])
+def test_every_rank_gives_its_part(machines: str, tmp_path: Path, root: Path) -> None:
+    """Also where the writers read the ranks' memory, and where a rank's state changes its shape."""
+    expect_parts(forked.run(machine_work.at_once, 4, tmp_path, root=str(root), machines=machines), root)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

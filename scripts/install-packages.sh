@@ -18,6 +18,7 @@ packages=(
 test_packages=(
   libgtest-dev libgmock-dev clang-format-19 clang-tidy-19 shellcheck strace zsh fish
   chromium # the page of `ucpc explain`, looked at
+  iproute2 # machines as namespaces of the network
 )
 
 fuzz_packages=(clang-19 libclang-rt-19-dev)

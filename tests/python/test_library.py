@@ -1,5 +1,5 @@
 """The C++ library as its users have it: installed, found by CMake, and linked by the examples, in plain C++ and with
-LibTorch on the ranks of an MPI job. They load the state that the running engine held.
+LibTorch on the ranks of an MPI job. They load the state that the running engine held, and save one that PyTorch loads.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 
 import ucp_checkpoint as ucp
 from conftest import BIN
@@ -100,6 +101,7 @@ def test_the_build_tree_serves_as_well(tmp_path: Path) -> None:
 
 # The code that the page leaves out around its blocks: two ranks of MPI, which have memory for the rows that they hold.
 PROGRAM = """
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <vector>
@@ -124,6 +126,9 @@ void Fills() {{
 {fills}
   std::ofstream file("rows" + std::to_string(ranks.rank()));
   file.write(reinterpret_cast<const char*>(rows.data()), static_cast<std::streamsize>(rows.size()));
+  const auto train = [&] {{ rows.assign(rows.size(), std::byte()); }};
+  if (ranks.rank() == 0) std::filesystem::create_directory("saved");
+{saves}
   if (ranks.rank() != 0) return;
   Converts();
   Loads();
@@ -153,12 +158,13 @@ def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
         pytest.skip("needs MPI")
     page = (SOURCE / "docs" / "library.md").read_text()
     blocks = re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     headers = sorted(set(re.findall(r"`(ucp/\w+\.h)`", page)))
     assert len(headers) == len(list((SOURCE / "runtime" / "library" / "include" / "ucp").iterdir()))
     (package,) = re.findall(r"^```cmake\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    headers.remove("ucp/torch.h")  # The example of LibTorch has it.
     program = PROGRAM.format(headers="".join(f"#include <{header}>\n" for header in headers), shards=blocks[0],
-                             converts=blocks[1], nccl=blocks[2], fills=blocks[3])  # fmt: skip
+                             converts=blocks[1], nccl=blocks[2], fills=blocks[3], saves=blocks[4])  # fmt: skip
     (tmp_path / "job.cpp").write_text(program)
     (tmp_path / "CMakeLists.txt").write_text(PROJECT + package)
     (tmp_path / "checkpoints").symlink_to(checkpoint("zero1_dp2"))
@@ -178,6 +184,10 @@ def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
     rows = b"".join((tmp_path / f"rows{rank}").read_bytes() for rank in range(2))
     filled = torch.frombuffer(bytearray(rows), dtype=torch.float32)
     assert torch.equal(filled.reshape(50, 33), whole["blocks.0.up.weight"]["fp32"])
+    state = {"model": {"up.weight": torch.zeros(50, 33)}, "step": 0}
+    dcp.load(state, checkpoint_id=tmp_path / "saved" / "step-500", no_dist=True)
+    assert torch.equal(state["model"]["up.weight"], whole["blocks.0.up.weight"]["fp32"])  # type: ignore[index]
+    assert state["step"] == 500
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++-19"])
@@ -186,9 +196,8 @@ def test_headers_and_the_modes_of_the_standard_library(compiler: str, tmp_path: 
     if not shutil.which(compiler):
         pytest.skip(f"needs {compiler}")
     headers = SOURCE / "runtime" / "library" / "include"
-    (tmp_path / "job.cpp").write_text(
-        "".join(f"#include <ucp/{name}.h>\n" for name in ("error", "load", "load_into", "nccl", "ranks", "source"))
-    )
+    names = ("error", "load", "load_into", "nccl", "ranks", "save", "source")
+    (tmp_path / "job.cpp").write_text("".join(f"#include <ucp/{name}.h>\n" for name in names))
     compiled = (compiler, "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", headers)
     for mode in ("-std=c++20", "-std=c++23", "-D_GLIBCXX_ASSERTIONS", "-fno-exceptions", "-fno-rtti"):
         told = run(*compiled, "-std=c++20", mode, tmp_path / "job.cpp")
@@ -298,3 +307,31 @@ def test_an_error_on_the_ranks_of_a_job(load_libtorch: Path) -> None:
     told = run("mpirun", "-n", 2, load_libtorch, checkpoint("zero1_dp4"), "deepspeed:dp=4,zero=1")
     assert told.returncode != 0
     assert told.stderr.count("is a job of 4 ranks, and 2 load") == 1, told.stderr
+
+
+def test_libtorch_saves_while_it_trains_on(prefix: Path, tmp_path: Path) -> None:
+    """All tensors have changed since, and the checkpoint has them as they were; PyTorch finds the table in it."""
+    if not TORCH_CMAKE.exists():
+        pytest.skip("this PyTorch has no LibTorch for CMake")
+    if not shutil.which("mpirun"):
+        pytest.skip("needs MPI")
+    search = f"-DCMAKE_PREFIX_PATH={prefix};{torch.utils.cmake_prefix_path}"
+    program = built("save_libtorch", tmp_path / "build", search)
+    told = run("mpirun", "-n", 2, program, tmp_path / "step-3")
+    assert told.returncode == 0, told.stderr
+    said = "of 13 tensors, 13 have changed since, and 0 differ from what was saved"
+    assert told.stdout == f"rank 0: {said}\nrank 1: {said}\n"
+    names = [f"{layer}.{kind}" for layer in (0, 2) for kind in ("weight", "bias")]
+    state = {
+        "model": {"table": torch.zeros(6, 4, dtype=torch.bfloat16)},
+        "optimizer": {"param_groups": [{"lr": 0.0, "betas": [], "params": []}]},
+        "step": 0,
+    }
+    dcp.load(state, checkpoint_id=tmp_path / "step-3", no_dist=True)
+    rows = torch.arange(6) // 3 * 100 + 4  # Rank 1 begins at 100, and four steps have added 1.
+    assert torch.equal(state["model"]["table"], rows[:, None].expand(6, 4).bfloat16())  # type: ignore[index]
+    assert state["optimizer"] == {"param_groups": [{"lr": 0.1, "betas": [0.9, 0.999], "params": names}]}
+    assert state["step"] == 3
+    again = run("mpirun", "-n", 2, program, tmp_path / "step-3")
+    assert again.returncode != 0
+    assert again.stderr.count("exists") == 1, again.stderr

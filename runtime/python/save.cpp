@@ -12,9 +12,12 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/comm/machine_socket.h"
+#include "runtime/comm/nodes.h"
 #include "runtime/python/interruptible.h"
 #include "runtime/python/raise.h"
 #include "runtime/python/ranks.h"
+#include "runtime/save/find_machines.h"
 #include "runtime/save/save_client.h"
 
 namespace nb = nanobind;
@@ -65,10 +68,21 @@ BoxMemories MemoriesFrom(const MemoryFromPython& given) {
   return memories;
 }
 
+std::unique_ptr<MachineListener> ListenForPython() {
+  llvm::Expected<MachineListener> listener = ListenToMachines();
+  Raise(listener.takeError());
+  return std::make_unique<MachineListener>(std::move(*listener));
+}
+
 std::string TextFrom(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 
+// (this machine, its ranks, the lowest of them, addresses by machine, secret)
+using MachinesFromPython = std::tuple<int, int, int, std::vector<std::string>, nb::bytes>;
+
 // Its problem is why this rank cannot take part; empty: it does.
-std::unique_ptr<SaveClient> OpenAtForPython(const std::string& address, int rank, int ranks, const nb::bytes& program,
+std::unique_ptr<SaveClient> OpenAtForPython(const std::string& address, int rank, int ranks,
+                                            const std::optional<MachinesFromPython>& machines,
+                                            const MachineListener* listener, const nb::bytes& program,
                                             const SaverSettings& settings, const std::vector<EntryFromPython>& state,
                                             const MemoryFromPython& memory, const nb::bytes& values,
                                             const std::string& problem) {
@@ -79,10 +93,17 @@ std::unique_ptr<SaveClient> OpenAtForPython(const std::string& address, int rank
   join.state = StateFrom(state);
   join.values = TextFrom(values);
   join.problem = problem;
+  MeetingPlace place{address};
+  if (machines) {
+    const auto& [machine, ranks_here, lowest, addresses, secret] = *machines;
+    join.machines = {machine, ranks_here, addresses, TextFrom(secret)};
+    place.lowest_rank = lowest;
+    if (listener != nullptr) place.listener = listener->socket.number();
+  }
   std::unique_ptr<SaveClient> client;
   RunInterruptibly([&, path = TextFrom(program)](const std::atomic<bool>&) -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(client,
-                         SaveClient::OpenAt(address, path, std::move(join), MemoriesFrom(memory), settings.threads));
+                         SaveClient::OpenAt(place, path, std::move(join), MemoriesFrom(memory), settings.threads));
     return llvm::Error::success();
   });
   return client;
@@ -163,12 +184,17 @@ void AddSettings(nb::module_& module) {
 
 void AddSave(nb::module_& module) {
   AddSettings(module);
+  module.def("name_of_this_machine", &NameOfThisMachine);
+  module.def("name_of_this_system", &ThisMachine);
+  nb::class_<MachineListener>(module, "MachineListener")
+      .def_static("open", &ListenForPython)
+      .def_ro("address", &MachineListener::address);
   nb::class_<SaveClient>(module, "SaveClient")
       .def_static("open", &OpenForPython, nb::arg("ranks").none(), nb::arg("program"), nb::arg("settings"),
                   nb::arg("state"), nb::arg("memory"), nb::arg("values"), nb::arg("threads"))
       .def_static("open_at", &OpenAtForPython, nb::arg("address"), nb::arg("rank"), nb::arg("ranks"),
-                  nb::arg("program"), nb::arg("settings"), nb::arg("state"), nb::arg("memory"), nb::arg("values"),
-                  nb::arg("problem"))
+                  nb::arg("machines").none(), nb::arg("listener").none(), nb::arg("program"), nb::arg("settings"),
+                  nb::arg("state"), nb::arg("memory"), nb::arg("values"), nb::arg("problem"))
       .def("begin", &BeginForPython, nb::arg("path"), nb::arg("tag"), nb::arg("force"), nb::arg("values"),
            nb::arg("problem"), nb::arg("state").none(), nb::arg("memory").none())
       .def("wait", &WaitForPython, nb::arg("number"), nb::arg("step"), nb::arg("seconds"))

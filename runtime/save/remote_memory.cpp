@@ -62,8 +62,14 @@ llvm::Error RemoteMemory::Read(std::uint64_t offset, std::span<std::byte> buffer
   auto place = std::ranges::upper_bound(places_, offset, {}, &Place::offset);
   if (place != places_.begin()) --place;
   while (!buffer.empty()) {
-    if (place == places_.end() || offset < place->offset || offset >= place->offset + place->bytes) {
-      return Fail(ErrorCode::kBadData, "no box of the rank's state is at byte {}", offset);
+    while (place != places_.end() && offset >= place->offset + place->bytes) ++place;
+    if (place == places_.end() || offset < place->offset) {  // Between boxes, which a reader of several may ask for.
+      const std::uint64_t left = place == places_.end() ? buffer.size() : place->offset - offset;
+      const std::size_t bytes = std::min<std::uint64_t>(buffer.size(), left);
+      std::ranges::fill(buffer.first(bytes), std::byte());
+      buffer = buffer.subspan(bytes);
+      offset += bytes;
+      continue;
     }
     const std::uint64_t begin = offset - place->offset;
     const std::size_t bytes = std::min<std::uint64_t>(buffer.size(), place->bytes - begin);

@@ -1,5 +1,6 @@
 #include "runtime/save/save_client.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -33,17 +34,19 @@ llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::Open(Communicator& ranks
   return client;
 }
 
-llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::OpenAt(const std::string& address, const std::string& program,
+llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::OpenAt(const MeetingPlace& place, const std::string& program,
                                                                JoinMessage join, BoxMemories memories,
                                                                unsigned threads) {
   std::unique_ptr<SaveClient> client(new SaveClient(threads));
   client->join_ = std::move(join);
   client->program_ = program;
-  client->address_ = address;
+  client->address_ = place.address;
   client->memories_ = std::move(memories);
-  if (client->join_.rank == 0) {
-    UCP_ASSIGN_OR_RETURN(WriterProcess writer, WriterProcess::Start(program, address));
+  client->lowest_rank_ = place.lowest_rank;
+  if (client->join_.rank == place.lowest_rank) {
+    UCP_ASSIGN_OR_RETURN(WriterProcess writer, WriterProcess::Start(program, place.address));
     client->writer_.emplace(std::move(writer));
+    if (place.listener >= 0) client->machine_listener_.socket = Descriptor(::fcntl(place.listener, F_DUPFD_CLOEXEC, 0));
   }
   UCP_RETURN_IF_ERROR(client->Join());
   client->shared_->thread = std::thread([client = client.get()] { client->Run(); });

@@ -46,15 +46,22 @@ enum class SaveStep {
   kDone,     // The checkpoint is complete, or the save has failed.
 };
 
+// The place where the ranks of one machine find their writer.
+struct MeetingPlace {
+  std::string address;  // A name of their own.
+  int lowest_rank = 0;  // Of this machine: it starts the writer.
+  int listener = -1;    // Its MachineListener, in a job on several machines; it stays the caller's.
+};
+
 class SaveClient {
  public:
   // All ranks together. The lowest rank of each machine starts `program` as the writer; `ranks` is not used afterwards.
   // Fails (kIo) if the machines do not reach each other, and as the plan does; then on all ranks alike.
   static llvm::Expected<std::unique_ptr<SaveClient>> Open(Communicator& ranks, const std::string& program,
                                                           JoinMessage join, BoxMemories memories, unsigned threads);
-  // The same for ranks that know without a word to each other where their writer is: `address` is a name of their own,
-  // and `join` has the rank, the number of ranks, and its problem if it has one. They must be on one machine.
-  static llvm::Expected<std::unique_ptr<SaveClient>> OpenAt(const std::string& address, const std::string& program,
+  // The same for ranks that know without a word to each other where their writer is. `join` has the rank, the number of
+  // ranks, the machines if there are several, and the rank's problem if it has one.
+  static llvm::Expected<std::unique_ptr<SaveClient>> OpenAt(const MeetingPlace& place, const std::string& program,
                                                             JoinMessage join, BoxMemories memories, unsigned threads);
   ~SaveClient();
   SaveClient(const SaveClient&) = delete;

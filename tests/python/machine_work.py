@@ -15,6 +15,7 @@ from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
 import save_work
 import ucp_checkpoint as ucp
+import writer_work
 from dying_work import MIB, die, error_of
 from writers import supervisors_of, worker_of
 
@@ -23,6 +24,15 @@ def train(rank: int, root: str, names: list[str], machines: str) -> dict[str, An
     """As the jobs of one machine do."""
     os.environ["UCP_MACHINE"] = machines[rank]
     return save_work.train_and_save(rank, root, names)
+
+
+def by_pytorch(rank: int, root: str, names: list[str], machines: str) -> None:
+    """`dcp.save` and `async_save` with our writer, and planners that keep plans."""
+    os.environ["UCP_MACHINE"] = machines[rank]
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", "0"
+    for name in names:
+        writer_work.save_all(root, name)
+    assert all(writer_work.save_later(root))
 
 
 def state_of(rank: int, value: float) -> dict[str, Any]:

@@ -41,6 +41,19 @@ def test_jobs_of_pytorch(tmp_path: Path, root: Path) -> None:
             assert ucp.verify(save_work.folder_of(str(root), name, to)).get("problems", []) == []
 
 
+def test_jobs_that_save_through_pytorch(tmp_path: Path, root: Path) -> None:
+    """The same as of PyTorch's own writer; also later, by a thread, a process, and with plans that a planner keeps."""
+    job.run(machine_work.by_pytorch, 4, tmp_path, root=str(root), names=NAMES, machines="abba")
+    assert leftovers(root) == []
+    for name in NAMES:
+        theirs = read_flat(save_work.folder_of(str(root), name, "stopped"))
+        assert len(theirs) > 20
+        assert differences(read_flat(save_work.folder_of(str(root), name, "dcp")), theirs) == []
+    for folder, own in (("thread", range(4)), ("process", range(10, 14)), ("kept 2", [2] * 4)):
+        found = read_flat(root / folder)
+        assert [found[f"own.{rank}"].tolist() for rank in range(4)] == [[float(value)] * 3 for value in own]
+
+
 def expect_parts(ranks: list[dict[str, str]], root: Path) -> None:
     """Of four ranks that did machine_work.at_once: every value of each rank, in every folder."""
     for told in ranks:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ucp_checkpoint import _arguments, _ucp
 from ucp_checkpoint._agree import agree
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._save_settings import this_machine
 
 if TYPE_CHECKING:
     from ucp_checkpoint._ranks import Group
@@ -92,8 +91,10 @@ class Machines:
     @classmethod
     def find(cls, ranks: Ranks, machine: str | None, domain: str | None, timeout: float) -> Machines:
         """All ranks call it."""
-        name = _arguments.text("machine", machine or os.environ.get("UCP_MACHINE") or this_machine())
-        place = _arguments.text("domain", domain or os.environ.get("UCP_DOMAIN") or name)
+        name = _arguments.text("machine", machine or _ucp.name_of_this_machine())
+        is_named = bool(machine or os.environ.get("UCP_MACHINE"))  # Else two containers of a system fail together.
+        around = name if is_named else _ucp.name_of_this_system()
+        place = _arguments.text("domain", domain or os.environ.get("UCP_DOMAIN") or around)
         found = cls(ranks, timeout=timeout)
         for rank, (other, of_other) in enumerate(ranks.all_tell([name, place])):
             if other not in found.names:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path as SystemPath
 
@@ -17,14 +16,6 @@ def writer_program() -> bytes:
     """The program that writes: of this package, or of the environment where it has none."""
     program = SystemPath(__file__).parent / "bin" / "ucprun"
     return os.fsencode(os.environ.get("UCP_WRITER", str(program)))
-
-
-def this_machine() -> str:
-    """Of one running system; two containers on it have the same."""
-    try:
-        return SystemPath("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()
 
 
 def share_of_bus(share: object) -> float:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem
 from torch.distributed.checkpoint.storage import StorageWriter as _StorageWriter
@@ -24,7 +25,7 @@ from torch.futures import Future
 
 from ucp_checkpoint import _arguments, _ucp
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._save_settings import save_settings, this_machine, writer_program
+from ucp_checkpoint._save_settings import save_settings, writer_program
 from ucp_checkpoint._saved_dict import Description, Place, local_of, pickled
 from ucp_checkpoint._saving import DONE, Progress
 from ucp_checkpoint._source import Path, Settings
@@ -33,6 +34,39 @@ from ucp_checkpoint._target import dtype_name
 
 # Chosen once for each process: a planner may keep plans of earlier saves, in which it is the same then.
 _OWN_NAME = uuid.uuid4().hex
+_OWN_SECRET = os.urandom(32)
+
+
+class _Meeting:
+    """Where ranks on several machines meet: the same at all saves of a process, as its name is."""
+
+    def __init__(self) -> None:
+        self._listener: _ucp.MachineListener | None = None
+        self._of_rank: dict[tuple[int, int], tuple[str, str]] = {}  # By the number of ranks, and rank.
+
+    def listener(self) -> _ucp.MachineListener:
+        """For the writer of this machine, if this rank is the one that starts it."""
+        if self._listener is None:
+            self._listener = _ucp.MachineListener.open()
+        return self._listener
+
+    def places(self, told: list[tuple[str, str] | None]) -> list[_ucp.MachinesOfJob | None]:
+        """By rank, on the coordinator. `told`: its machine and address; None if its plan is that of an earlier save."""
+        size = len(told)
+        for rank, one in enumerate(told):
+            if one is not None:
+                self._of_rank[size, rank] = one
+        known = [self._of_rank.get((size, rank), ("", "")) for rank in range(size)]
+        names = list(dict.fromkeys(machine for machine, _ in known))
+        if len(names) == 1:
+            return [None] * size
+        ranks = [[rank for rank, (machine, _) in enumerate(known) if machine == name] for name in names]
+        addresses = [known[of_machine[0]][1] for of_machine in ranks]
+        numbers = [names.index(machine) for machine, _ in known]
+        return [(number, len(ranks[number]), ranks[number][0], addresses, _OWN_SECRET) for number in numbers]
+
+
+_MEETING = _Meeting()
 
 
 class StorageWriter(_StorageWriter):
@@ -105,28 +139,27 @@ class StorageWriter(_StorageWriter):
             raise failure("usage", "with use_collectives=False the ranks do not write one checkpoint; leave it out")
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """With this rank's path and machine, for the coordinator."""
+        """With this rank's path and machine, for the coordinator, and where the machine can be reached."""
         if plan.items:
             self._known = _tensors_of(plan)
-        return replace(plan, storage_data=(self.checkpoint_id, this_machine()))
+        address = _MEETING.listener().address if dist.is_available() and dist.is_initialized() else ""
+        return replace(plan, storage_data=(self.checkpoint_id, _ucp.name_of_this_machine(), address))
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """On the coordinator: all ranks save to one path on one machine; and where they meet."""
-        first: tuple[str, str] | None = None
+        """On the coordinator: all ranks save to one path; and where they meet."""
+        first: str | None = None
+        told: list[tuple[str, str] | None] = []
         for rank, plan in enumerate(plans):
             if not isinstance(plan.storage_data, tuple):
-                continue  # A planner has kept it from an earlier save.
-            first = first or plan.storage_data
-            path, machine = plan.storage_data
-            if path != first[0]:
-                raise failure("usage", f"rank 0 saves to `{first[0]}` and rank {rank} to `{path}`")
-            if machine != first[1]:
-                raise failure(
-                    "unsupported",
-                    f"ranks 0 and {rank} are on different machines; a state in memory is saved from one machine so "
-                    "far: save with PyTorch's own writer, and convert the result",
-                )
-        return [replace(plan, storage_data=(_OWN_NAME, rank, len(plans))) for rank, plan in enumerate(plans)]
+                told.append(None)  # A planner has kept it from an earlier save.
+                continue
+            path, machine, address = plan.storage_data
+            first = path if first is None else first
+            if path != first:
+                raise failure("usage", f"rank 0 saves to `{first}` and rank {rank} to `{path}`")
+            told.append((machine, address))
+        places = enumerate(zip(plans, _MEETING.places(told), strict=True))
+        return [replace(plan, storage_data=(_OWN_NAME, rank, len(plans), place)) for rank, (plan, place) in places]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """The boxes and values of the plan, from this rank's memory. Returns when the checkpoint is complete."""
@@ -165,13 +198,27 @@ class StorageWriter(_StorageWriter):
         return described, pickled(values) if values else b""
 
     def _save(self, place: Any, described: Description, values: bytes, problem: str) -> dict[str, Any]:
-        name, rank, ranks = place
+        name, rank, ranks, machines = place
         settings = save_settings(**self._how)
         settings.reads_memory = True
         event = event_of_devices() if described.is_on_devices else None
         address = f"ucp-{name}-{hashlib.sha256(self._path).hexdigest()[:16]}"
+        listener = None
+        if machines is not None:
+            address += f"-{machines[0]}"  # Two names of machines may be those of one system.
+            listener = _MEETING.listener()
         client = _ucp.SaveClient.open_at(
-            address, rank, ranks, writer_program(), settings, described.entries, described.memory, values, problem
+            address,
+            rank,
+            ranks,
+            machines,
+            listener,
+            writer_program(),
+            settings,
+            described.entries,
+            described.memory,
+            values,
+            problem,
         )
         try:
             tag = os.path.basename(self.checkpoint_id) if self._tag is None else self._tag

@@ -270,6 +270,9 @@ HeldEntry: TypeAlias = tuple[
 BoxMemory: TypeAlias = tuple[int, int, Sequence[int], Sequence[int]]
 DeviceBox: TypeAlias = tuple[int, int, Sequence[int], Sequence[int], int]
 
+# (this machine, its ranks, the lowest of them, addresses by machine, secret)
+MachinesOfJob: TypeAlias = tuple[int, int, int, list[str], bytes]
+
 class SaverSettings:
     """The settings of a Saver, the same on all ranks."""
 
@@ -286,6 +289,19 @@ class SaverSettings:
     finishes_orphans: bool
     part: int | None
     def __init__(self) -> None: ...
+
+def name_of_this_machine() -> str:
+    """Processes that have the same reach each other's memory; UCP_MACHINE is another one."""
+
+def name_of_this_system() -> str:
+    """Of the running system; two containers on it have the same."""
+
+class MachineListener:
+    """A socket at which other machines of the job connect."""
+
+    address: str
+    @staticmethod
+    def open() -> MachineListener: ...
 
 class SaveClient:
     """A rank's end of its job's saves."""
@@ -305,6 +321,8 @@ class SaveClient:
         address: str,
         rank: int,
         ranks: int,
+        machines: MachinesOfJob | None,
+        listener: MachineListener | None,
         program: bytes,
         settings: SaverSettings,
         state: Sequence[HeldEntry],

@@ -18,10 +18,9 @@ from typing import Any
 import torch
 from deepspeed import comm as dist
 
-from .. import _arguments, convert
+from .. import _arguments, _ucp, convert
 from .._failure import failure
 from .._ranks import Group
-from .._save_settings import this_machine
 from .._source import Settings
 from .captured import captured
 from .errors import LoadError
@@ -110,7 +109,7 @@ def _check(engine: Any, place: bytes, force: bool) -> None:
 
 def _check_machines(group: Group) -> None:
     """Rank 0 follows the links of all."""
-    machines = group.all_gather(this_machine().encode())
+    machines = group.all_gather(_ucp.name_of_this_machine().encode())
     other = next((rank for rank, machine in enumerate(machines) if machine != machines[0]), None)
     if other is not None:
         raise failure(

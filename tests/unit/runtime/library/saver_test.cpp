@@ -162,6 +162,10 @@ TEST_F(SaverTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refused([](TensorToSave& one) { one.dtype = "float31"; }),
             "`model.w` has numbers of the unknown kind `float31`; kinds are named as PyTorch's");
   EXPECT_EQ(refused([](TensorToSave& one) { one.path = {}; }), "an entry of the state has no path");
+  std::string sentence;
+  const TensorToSave once = Matrix("w", numbers, {3, 4});
+  EXPECT_EQ(KindOf([&] { Saver({.tensors = {once, once}}, "dcp"); }, sentence), ErrorKind::kUsage);
+  EXPECT_EQ(sentence, "two entries of the state have the key `model.w`");
   const std::int64_t much = std::int64_t{1} << 62;
   EXPECT_THAT(refused([&](TensorToSave& one) { one.shape = {much, much}; }), HasSubstr("and its memory has 48"));
 }

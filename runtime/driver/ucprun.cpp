@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
   ucp::AddSynthCommand(app, exit_code);
   ucp::AddBenchCommand(app, exit_code);
   ucp::AddMemoryCommand(app, exit_code);
+  ucp::AddClusterCommand(app, exit_code);
   ucp::AddWriteSavesCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);
   ucp::AddHelpCommand(app, "ucprun", exit_code);

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROGRAMS = {
-    "compiler/driver", "compiler/command_line", "runtime/driver", "runtime/driver/memory", "runtime/command_line",
+    "compiler/driver", "compiler/command_line", "runtime/driver", "runtime/driver/healing", "runtime/driver/memory",
+    "runtime/command_line",
 }  # fmt: skip
 
 # The end of the program after a mistake of our own.

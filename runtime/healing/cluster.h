@@ -1,0 +1,45 @@
+// The tasks of a cluster, as data: what each is worth on how many nodes, and what moving it costs (Unicron, Alibaba
+// 2023, section 5). A node is the unit: one machine, all of its GPUs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ucp {
+
+struct Task {
+  std::string name = {};
+  double weight = 1;  // The worth of one of its FLOP, against those of others.
+  std::int64_t least_nodes = 1;
+  bool may_pause = false;           // It may be left without nodes. Otherwise `least_nodes` is a promise.
+  std::vector<double> speeds = {};  // FLOP/s by the number of nodes, from 0 on. More nodes than that add nothing.
+  double restart_seconds = 0;       // To stop, start, and reach the first iteration.
+  double state_bytes = 0;           // Of all of its nodes together.
+  std::int64_t nodes = 0;           // Now.
+};
+
+struct Cluster {
+  std::int64_t nodes = 0;
+  double node_mtbf = 0;  // The mean time between two failures of one node, in seconds.
+  double network = 0;    // Of each node, in bytes a second.
+  std::vector<Task> tasks = {};
+  std::vector<Task> starts = {};  // That may begin, each on no node so far.
+};
+
+// F: the weighted FLOP/s of a task on so many nodes. A task may leave some of them idle; nothing below `least_nodes`.
+double Worth(const Task& task, std::int64_t nodes);
+
+// D_tr: the time from the stop on `from` nodes to the first iteration on `to`. Every node sends or receives its share
+// of the state at the same time, which is largest where there are fewest nodes. An estimate: a plan of the bytes for
+// the two layouts can only move less.
+double TransitionSeconds(const Task& task, std::int64_t from, std::int64_t to, double network);
+
+// G / D_run: the worth of `to` nodes, less what the transition costs until the next failure of one of `nodes` nodes.
+// `is_hit`: a node of the task failed, so that it stops even if it keeps its number of nodes.
+double Reward(const Cluster& cluster, const Task& task, std::int64_t to, std::int64_t nodes, bool is_hit);
+
+// The least number of nodes that the task must have.
+inline std::int64_t Promise(const Task& task) { return task.may_pause ? 0 : task.least_nodes; }
+
+}  // namespace ucp

@@ -114,6 +114,8 @@ llvm::Error CheckTask(const Cluster& cluster, const Task& task) {
               task.name, longest, cluster.nodes, failure);
 }
 
+}  // namespace
+
 llvm::Error CheckCluster(const Cluster& cluster) {
   std::set<std::string> names;
   for (const std::vector<Task>* tasks : {&cluster.tasks, &cluster.starts}) {
@@ -124,8 +126,6 @@ llvm::Error CheckCluster(const Cluster& cluster) {
   }
   return CheckSums(cluster);
 }
-
-}  // namespace
 
 llvm::Expected<Cluster> ParseCluster(std::string_view text) {
   JsonReader json(text);

@@ -18,4 +18,7 @@ inline constexpr std::size_t kMostTasks = 1'000;
 llvm::Expected<Cluster> ReadClusterFile(ReadableFileSystem& files, const std::string& path);
 llvm::Expected<Cluster> ParseCluster(std::string_view text);
 
+// Fails (kUsage) for what does not fit on the nodes of the cluster.
+[[nodiscard]] llvm::Error CheckCluster(const Cluster& cluster);
+
 }  // namespace ucp

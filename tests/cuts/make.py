@@ -1,6 +1,6 @@
 """Makes the files of `truth/` again: all, or those whose names begin with an argument.
 
-From tests/: `python -m cuts.make [PREFIX…]`. `megatron_core.*` needs the package of cuts/requirements.txt beside those
+From tests/: `python -m cuts.make [PREFIX…]`. `megatron_core.*` needs the package of requirements-alone.txt beside those
 of requirements.txt; the others need no more than these.
 """
 

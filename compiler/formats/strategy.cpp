@@ -34,10 +34,15 @@ llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_vie
 
 llvm::Error CheckFormatName(const std::string& format) {
   const Format* found = FindFormat(format);
-  if (found != nullptr) return llvm::Error::success();
+  if (found != nullptr && found->IsTarget()) return llvm::Error::success();
   std::vector<std::string> names;
   for (const auto& known : AllFormats()) {
-    names.emplace_back(known->name());
+    if (known->IsTarget()) names.emplace_back(known->name());
+  }
+  if (found != nullptr) {
+    return Fail(ErrorCode::kUsage,
+                "checkpoints of the format `{}` are read and not written; those that are written are {}", format,
+                fmt::join(names, ", "));
   }
   return Fail(ErrorCode::kUsage, "there is no format `{}`{}; the formats are {}", format, DidYouMean(format, names),
               fmt::join(names, ", "));

@@ -69,6 +69,7 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
 std::string TargetsHelp() {
   std::string help;
   for (const auto& format : AllFormats()) {
+    if (!format->IsTarget()) continue;
     help += (help.empty() ? "" : "; ") + format->strategy_rules().help;
   }
   return help;

@@ -43,6 +43,7 @@ DCP_TREE = "compiler/formats/dcp/tree"
 DCP_WRITE = "compiler/formats/dcp/write"
 DCP_ENTRIES = "compiler/formats/dcp/entries"
 DCP_TORCH_CHECKPOINTING = "compiler/formats/dcp/torch_checkpointing"
+MEGATRON = "compiler/formats/megatron"
 DEEPSPEED_COMMON = "compiler/formats/deepspeed/common"
 DEEPSPEED = "compiler/formats/deepspeed/native"
 DEEPSPEED_READ = "compiler/formats/deepspeed/native/read"
@@ -137,6 +138,8 @@ ALLOWED: dict[str, set[str]] = {
         DCP_TORCH_CHECKPOINTING, DCP_ENTRIES, DCP_TREE, DCP_WRITE, FORMATS, PYTORCH_ARCHIVE, PYTORCH_VALUES, FILES,
         SUPPORT,
     },
+    # Megatron Core stores its tensors in dcp's container, which is read by dcp's code.
+    MEGATRON: {DCP, DCP_ENTRIES, FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SETS, SUPPORT},
     DEEPSPEED_COMMON: {FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
     DEEPSPEED: {DEEPSPEED_COMMON, FORMATS, PYTORCH_ARCHIVE, SUPPORT},
     DEEPSPEED_READ_RANKS: {DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, SUPPORT},
@@ -221,7 +224,7 @@ LONG_ROWS = {COMPILER_DRIVER, RUNTIME_DRIVER, PYTHON}
 
 # The file that lists the formats knows them all, and that of DeepSpeed its two sides.
 ALLOWED_TO_FILE: dict[str, set[str]] = {
-    "compiler/formats/format_list.cpp": {DCP, DEEPSPEED, SAFETENSORS, UNIVERSAL},
+    "compiler/formats/format_list.cpp": {DCP, DEEPSPEED, MEGATRON, SAFETENSORS, UNIVERSAL},
     "compiler/formats/deepspeed/native/deepspeed.cpp": {DEEPSPEED_READ, DEEPSPEED_WRITE, DEEPSPEED_WRITE_JOB},
 }
 

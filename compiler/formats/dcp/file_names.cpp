@@ -64,18 +64,24 @@ llvm::Error RefuseUnfinishedSave(ReadableFileSystem& files, const std::string& f
               folder, found, kMetadataFile);
 }
 
-// Megatron Core has the same container, and names of its own in it.
-llvm::Error RefuseMegatron(ReadableFileSystem& files, const std::string& folder) {
-  UCP_ASSIGN_OR_RETURN(const bool is_megatron, HasFile(files, JoinPath(folder, "common.pt")));
-  if (!is_megatron) return llvm::Error::success();
-  return Fail(
-      ErrorCode::kUnsupported,
-      "`{}` was saved by Megatron Core (`common.pt` is of its `torch_dist` checkpoints), which this version does "
-      "not read",
-      folder);
-}
-
 }  // namespace
+
+// `common.pt` is written first and `metadata.json` last. Later releases write no `common.pt`.
+llvm::Expected<bool> IsOfMegatron(ReadableFileSystem& files, const std::string& folder) {
+  UCP_ASSIGN_OR_RETURN(const bool has_common, HasFile(files, JoinPath(folder, kMegatronCommonFile)));
+  UCP_ASSIGN_OR_RETURN(const bool has_metadata, HasMetadata(files, folder));
+  const std::string description = JoinPath(folder, kMegatronDescription);
+  UCP_ASSIGN_OR_RETURN(const bool has_description, HasFile(files, description));
+  if (has_common && (has_metadata || has_description)) return true;
+  if (!has_metadata || !has_description) return false;
+  constexpr std::uint64_t kMostBytes = 65536;
+  auto text = ReadWholeFile(files, description, kMostBytes);
+  if (!text) {
+    llvm::consumeError(text.takeError());
+    return false;
+  }
+  return text->find("\"sharded_backend\"") != std::string::npos;
+}
 
 llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& folder) {
   for (const char* name : {kMetadataFile, kFirstRanksMetadataFile}) {
@@ -86,6 +92,8 @@ llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& f
 }
 
 llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder) {
+  UCP_ASSIGN_OR_RETURN(const bool is_megatron, IsOfMegatron(files, folder));
+  if (is_megatron) return false;
   for (const std::string part : {"", kAccelerateModel}) {
     UCP_ASSIGN_OR_RETURN(const bool is_one, HasMetadata(files, JoinPath(folder, part)));
     if (is_one) return true;
@@ -97,10 +105,7 @@ llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::st
 
 llvm::Expected<std::vector<std::string>> FoldersOf(ReadableFileSystem& files, const std::string& folder) {
   UCP_ASSIGN_OR_RETURN(const bool is_one, HasMetadata(files, folder));
-  if (is_one) {
-    UCP_RETURN_IF_ERROR(RefuseMegatron(files, folder));
-    return std::vector<std::string>{""};
-  }
+  if (is_one) return std::vector<std::string>{""};
   std::vector<std::string> parts;
   for (const std::string part : {kAccelerateModel, kAccelerateOptimizer}) {
     const std::string path = JoinPath(folder, part.substr(0, part.size() - 1));

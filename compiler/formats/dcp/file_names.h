@@ -22,12 +22,18 @@ namespace ucp::dcp {
 inline constexpr const char* kMetadataFile = ".metadata";
 inline constexpr const char* kFirstRanksMetadataFile = "__0.metadata";
 inline constexpr std::string_view kDataSuffix = ".distcp";
+inline constexpr const char* kMegatronCommonFile = "common.pt";
+inline constexpr const char* kMegatronDescription = "metadata.json";
 inline constexpr const char* kUnfinishedMetadataFile = ".metadata.tmp";
 
 // Returns whether metadata stands in this very folder.
 llvm::Expected<bool> HasMetadata(ReadableFileSystem& files, const std::string& folder);
 
-// Returns whether it holds one, finished or not, or is of torch_checkpointing.
+// Returns whether Megatron Core saved it as `torch_dist`: the same container, with names of its own in it.
+llvm::Expected<bool> IsOfMegatron(ReadableFileSystem& files, const std::string& folder);
+
+// Returns whether it holds one, finished or not, or is of torch_checkpointing. Megatron Core's are not of this
+// format.
 llvm::Expected<bool> IsCheckpointFolder(ReadableFileSystem& files, const std::string& folder);
 
 // Returns the folders with metadata that make one checkpoint, relative to `folder` and with a slash at the end; the

@@ -28,9 +28,12 @@ constexpr std::size_t kMostDimensions = 64;  // As in PyTorch.
 
 llvm::Error RefuseMegatron(std::string_view why) {
   return Fail(ErrorCode::kUnsupported,
-              "it was saved by Megatron Core ({}), whose `torch_dist` checkpoints this version does not read", why);
+              "it was saved by Megatron Core ({}), whose checkpoints have `metadata.json` beside it; copy the whole "
+              "folder",
+              why);
 }
 
+constexpr std::string_view kShapeInModel = "nd_reformulated_orig_global_shape";
 constexpr std::string_view kPackedByZstd = "`stream.zstd/1`";  // As a message has it.
 
 constexpr std::array<std::string_view, 3> kPartsOfPlace = {"relative_path", "offset", "length"};
@@ -88,6 +91,7 @@ class Joiner {
     UCP_RETURN_IF_ERROR(ReadPlaces(places));
     for (std::size_t i = 0; i < result_.entries.size(); ++i) UCP_RETURN_IF_ERROR(TakePlaces(i));
     if (const auto paths = objects_.FindAttribute(tree_.root(), "planner_data")) ReadPaths(*paths);
+    if (of_ == MetadataOf::kMegatron) UCP_RETURN_IF_ERROR(ReadShapesInModel());
     for (const Entry& entry : result_.entries) UCP_RETURN_IF_ERROR(CheckDepth(entry));
     return std::move(result_);
   }
@@ -95,11 +99,30 @@ class Joiner {
  private:
   llvm::Error CheckRoot() const {
     const auto megatron = objects_.ClassOfMegatron(tree_.root());
+    if (of_ == MetadataOf::kMegatron && megatron) return llvm::Error::success();
     if (megatron) return RefuseMegatron(*megatron);
     if (!objects_.Is(tree_.root(), "Metadata")) {
       return objects_.Unexpected("it", tree_.root(), "torch.distributed.checkpoint.metadata.Metadata");
     }
-    return objects_.FindAttribute(tree_.root(), "mcore_data") ? RefuseMegatron("mcore_data") : llvm::Error::success();
+    const bool is_refused = of_ != MetadataOf::kMegatron && objects_.FindAttribute(tree_.root(), "mcore_data");
+    return is_refused ? RefuseMegatron("mcore_data") : llvm::Error::success();
+  }
+
+  // `mcore_data`: for each key a dict, in which stands the shape of a tensor that was stored in another.
+  llvm::Error ReadShapesInModel() {
+    const auto data = objects_.FindAttribute(tree_.root(), "mcore_data");
+    if (!data || tree_.IsNone(*data)) return llvm::Error::success();
+    return ForEachEntry(*data, "`mcore_data`", [&](Id key, Id value) -> llvm::Error {
+      UCP_ASSIGN_OR_RETURN(const std::string_view name, objects_.NeedText(key, "a key of `mcore_data`"));
+      return ForEachEntry(value, "an entry of `mcore_data`", [&](Id word, Id shape) -> llvm::Error {
+        if (tree_.Text(word) != kShapeInModel) return llvm::Error::success();
+        UCP_ASSIGN_OR_RETURN(const Extents extents,
+                             objects_.NeedExtentsOf(shape, fmt::format("the shape of `{}`", name)));
+        UCP_RETURN_IF_ERROR(CheckDimensions(extents, name));
+        result_.shapes_in_model.emplace(name, std::vector<std::int64_t>(extents.begin(), extents.end()));
+        return llvm::Error::success();
+      });
+    });
   }
 
   // Calls `visit` for the entries of a dict until one fails.
@@ -285,7 +308,7 @@ class Joiner {
   llvm::Error TakePlaces(std::size_t number) {
     Entry& entry = result_.entries[number];
     if (entry.is_tensor && places_[number].AreInOrder(entry)) {
-      return of_ == MetadataOf::kAllRanks ? TakeChunks(entry) : llvm::Error::success();  // Else when all are known.
+      return of_ != MetadataOf::kOneRank ? TakeChunks(entry) : llvm::Error::success();  // Else when all are known.
     }
     std::vector<Placed> placed = places_[number].Take(entry);
     if (!std::ranges::is_sorted(placed, {}, &Placed::offsets)) std::ranges::sort(placed, {}, &Placed::offsets);
@@ -307,7 +330,7 @@ class Joiner {
       const auto found = std::ranges::lower_bound(placed, chunk.offsets, {}, &Placed::offsets);
       if (found != placed.end() && found->offsets == chunk.offsets) chunk.place = found->place;
     }
-    return of_ == MetadataOf::kAllRanks ? TakeChunks(entry) : llvm::Error::success();
+    return of_ != MetadataOf::kOneRank ? TakeChunks(entry) : llvm::Error::success();
   }
 
   // Planners of others may store anything there.

@@ -105,8 +105,12 @@ std::optional<Extents> MetadataObjects::AsExtents(Id id) const {
 
 llvm::Expected<Extents> MetadataObjects::NeedExtents(Id object, std::string_view name, std::string_view what) const {
   UCP_ASSIGN_OR_RETURN(const Id value, Attribute(object, name, what));
+  return NeedExtentsOf(value, fmt::format("`{}` of {}", name, what));
+}
+
+llvm::Expected<Extents> MetadataObjects::NeedExtentsOf(Id value, std::string_view what) const {
   if (auto extents = AsExtents(value)) return *std::move(extents);
-  return Unexpected(fmt::format("`{}` of {}", name, what), value, "a list of numbers");
+  return Unexpected(what, value, "a list of numbers");
 }
 
 llvm::Expected<DType> MetadataObjects::DTypeOf(Id tensor, std::string_view what) const {

@@ -34,6 +34,8 @@ class MetadataObjects {
   llvm::Expected<std::string_view> NeedText(Id id, std::string_view what) const;
   // Returns the extents in an attribute that is a torch.Size, a tuple or a list.
   llvm::Expected<Extents> NeedExtents(Id object, std::string_view name, std::string_view what) const;
+  // Returns the extents that such a value has.
+  llvm::Expected<Extents> NeedExtentsOf(Id value, std::string_view what) const;
   // Returns the dtype of a TensorStorageMetadata. Fails (kUnsupported) for layouts that are not strided.
   llvm::Expected<DType> DTypeOf(Id tensor, std::string_view what) const;
   std::optional<std::vector<PathPart>> AsPath(Id id) const;

@@ -13,11 +13,13 @@ llvm::Expected<std::vector<PackedArchive>> PackedItems(ReadableFileSystem& files
   std::vector<PackedArchive> items;
   UCP_ASSIGN_OR_RETURN(const bool has_metadata, HasMetadata(files, folder));
   if (!has_metadata) return items;
+  UCP_ASSIGN_OR_RETURN(const bool is_megatron, IsOfMegatron(files, folder));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names, MetadataFilesOf(files, folder));
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
     UCP_ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(files, path, kMostMetadataBytes));
-    auto metadata = ReadMetadata(bytes, MetadataOf::kOneRank);  // Whose chunks may be anything.
+    // The chunks of one rank may be anything.
+    auto metadata = ReadMetadata(bytes, is_megatron ? MetadataOf::kMegatron : MetadataOf::kOneRank);
     if (!metadata) return AddContext(metadata.takeError(), fmt::format("`{}`", path));
     for (const Entry& entry : metadata->entries) {
       for (const Chunk& chunk : entry.chunks) {

@@ -38,17 +38,16 @@ llvm::Expected<Claims> ClaimsOnItself(ReadableFileSystem& files, const std::stri
   return claims;
 }
 
-llvm::Expected<Claims> ClaimsByLatest(ReadableFileSystem& files, const std::string& root,
-                                      const std::string& latest_file) {
+llvm::Expected<Claims> ClaimsByLatest(ReadableFileSystem& files, const std::string& root, const Format& format) {
   Claims claims;
   auto is_checkpoint = [&](const std::string& folder) -> llvm::Expected<bool> {
     UCP_ASSIGN_OR_RETURN(claims, ClaimsOnItself(files, folder));
     std::erase_if(claims, [](const Claim& claim) { return claim.format->IsModelAlone(); });
     return !claims.empty();
   };
-  UCP_ASSIGN_OR_RETURN(std::optional<std::string> named, FollowLatest(files, root, latest_file, is_checkpoint));
+  UCP_ASSIGN_OR_RETURN(std::optional<std::string> named, FollowLatest(files, root, format, is_checkpoint));
   if (!named) return Claims();
-  for (Claim& claim : claims) claim.named_by = latest_file;
+  for (Claim& claim : claims) claim.named_by = format.latest_file();
   return claims;
 }
 

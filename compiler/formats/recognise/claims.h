@@ -22,9 +22,8 @@ using Claims = std::vector<Claim>;
 // Returns the claims that the folder is a checkpoint.
 llvm::Expected<Claims> ClaimsOnItself(ReadableFileSystem& files, const std::string& folder);
 
-// Returns the claims of the folder that the file `latest_file` in `root` names. Fails as FollowLatest() does.
-llvm::Expected<Claims> ClaimsByLatest(ReadableFileSystem& files, const std::string& root,
-                                      const std::string& latest_file);
+// Returns the claims of the folder that the format's latest file in `root` names. Fails as FollowLatest() does.
+llvm::Expected<Claims> ClaimsByLatest(ReadableFileSystem& files, const std::string& root, const Format& format);
 
 // Returns the one of several claims that is meant: weights alone yield, with a remark, to a checkpoint that they stand
 // beside. Fails (kBadData) if that leaves several. `level` is where they were found.

@@ -35,10 +35,11 @@ llvm::Error CheckTag(const std::string& tag, const std::string& latest, const st
 }
 
 llvm::Expected<std::string> FolderNamedBy(ReadableFileSystem& files, const std::string& latest, const std::string& root,
-                                          IsCheckpoint is_checkpoint) {
+                                          const Format& format, IsCheckpoint is_checkpoint) {
   UCP_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, latest, kLatestBytes));
-  const std::string tag = Strip(text);
+  std::string tag = Strip(text);
   UCP_RETURN_IF_ERROR(CheckTag(tag, latest, root));
+  tag = format.FolderOfLatest(tag);
   const std::string named = JoinPath(root, tag);
   UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(named));
   if (kind != PathKind::kDirectory) {
@@ -52,11 +53,11 @@ llvm::Expected<std::string> FolderNamedBy(ReadableFileSystem& files, const std::
 }  // namespace
 
 llvm::Expected<std::optional<std::string>> FollowLatest(ReadableFileSystem& files, const std::string& root,
-                                                        const std::string& name, IsCheckpoint is_checkpoint) {
-  const std::string latest = JoinPath(root, name);
+                                                        const Format& format, IsCheckpoint is_checkpoint) {
+  const std::string latest = JoinPath(root, std::string(format.latest_file()));
   UCP_ASSIGN_OR_RETURN(FileStatus status, files.Status(latest));
   if (status.kind == PathKind::kFile) {
-    UCP_ASSIGN_OR_RETURN(std::string folder, FolderNamedBy(files, latest, root, is_checkpoint));
+    UCP_ASSIGN_OR_RETURN(std::string folder, FolderNamedBy(files, latest, root, format, is_checkpoint));
     return folder;
   }
   if (status.kind == PathKind::kMissing) {

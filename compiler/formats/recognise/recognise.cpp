@@ -35,7 +35,7 @@ llvm::Expected<Claims> ClaimsOn(ReadableFileSystem& files, const std::string& fo
   UCP_ASSIGN_OR_RETURN(Claims claims, ClaimsOnItself(files, folder));
   for (const auto& format : AllFormats()) {
     if (!format->has_roots()) continue;
-    UCP_ASSIGN_OR_RETURN(const Claims named, ClaimsByLatest(files, folder, std::string(format->latest_file())));
+    UCP_ASSIGN_OR_RETURN(const Claims named, ClaimsByLatest(files, folder, *format));
     for (const Claim& claim : named) {
       const bool is_there = std::ranges::any_of(claims, [&](const Claim& other) {
         return other.format == claim.format && AreSameFolder(other.folder, claim.folder);
@@ -108,7 +108,7 @@ llvm::Expected<std::optional<Recognised>> RecogniseFile(ReadableFileSystem& file
   for (const auto& format : AllFormats()) {
     Claims claims;
     if (name == format->latest_file()) {
-      UCP_ASSIGN_OR_RETURN(claims, ClaimsByLatest(files, around, name));
+      UCP_ASSIGN_OR_RETURN(claims, ClaimsByLatest(files, around, *format));
     }
     UCP_ASSIGN_OR_RETURN(std::optional<std::string> meant, format->MeantByFile(files, path));
     if (meant) claims.push_back({format.get(), *meant, ""});
@@ -129,7 +129,7 @@ llvm::Error NotKnown(const std::string& path) {
               "`{}` is not a recognised checkpoint: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
               "`*_optim_states.pt` (its root a file `latest`), a universal one a folder `zero` (its root a file "
               "`latest_universal`), a safetensors one `model.safetensors` or `model.safetensors.index.json`, one of "
-              "torch.distributed.checkpoint `.metadata`",
+              "torch.distributed.checkpoint `.metadata`, one of Megatron Core `metadata.json` beside that",
               path);
 }
 

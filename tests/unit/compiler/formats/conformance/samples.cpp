@@ -34,6 +34,9 @@ std::vector<Sample> AllSamples() {
   std::vector<Sample> samples = WrittenSamples();
   for (const std::string& name : testing::FixtureNames()) samples.push_back({"deepspeed", name});
   for (const char* name : {"saved", "torch_checkpointing", "trained"}) samples.push_back({"dcp", name});
+  for (const char* name : {"llama_tp2_pp2_dp2", "gpt_model_space_dp3"}) {
+    samples.push_back({"megatron", std::string("megatron_core/") + name});
+  }
   return samples;
 }
 

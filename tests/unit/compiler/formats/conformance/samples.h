@@ -7,14 +7,16 @@
 
 namespace ucp {
 
-// A checkpoint: a fixture as the engine wrote it, a sample that PyTorch wrote (dcp), or what a format that can write
-// makes of a fixture.
+// A checkpoint: a fixture as the engine or Megatron Core wrote it, a sample that PyTorch wrote (dcp), or what a format
+// that can write makes of a fixture.
 struct Sample {
   std::string format;
   std::string fixture;
   std::string settings = {};  // Of the strategy that writes it.
 
-  bool is_written() const { return (format != "deepspeed" && format != "dcp") || !settings.empty(); }
+  bool is_written() const {
+    return (format != "deepspeed" && format != "dcp" && format != "megatron") || !settings.empty();
+  }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Sample& sample) {

@@ -220,6 +220,21 @@ TEST(DcpMetadata, MegatronIsRefusedByName) {
               HasSubstr("saved by Megatron Core (mcore_data)"));
 }
 
+ValuePtr OfMegatron(const ValuePtr& shape) {
+  const ValuePtr data = pytorch::MakeDict({{MakeText("nd_reformulated_orig_global_shape"), shape}});
+  return WithAttribute(TwoChunks({}).Metadata(), "mcore_data", pytorch::MakeDict({{MakeText("model.a"), data}}));
+}
+
+TEST(DcpMetadata, MegatronsSaysTheShapesInTheModel) {
+  const ValuePtr shape = pytorch::MakeTorchSize({2, 24});
+  const Metadata read = llvm::cantFail(ReadMetadata(pytorch::WritePickle(*OfMegatron(shape)), MetadataOf::kMegatron));
+  EXPECT_THAT(read.shapes_in_model, ElementsAre(::testing::Pair("model.a", ElementsAre(2, 24))));
+  auto damaged = ReadMetadata(pytorch::WritePickle(*OfMegatron(MakeText("wide"))), MetadataOf::kMegatron);
+  ASSERT_FALSE(static_cast<bool>(damaged));
+  EXPECT_EQ(TakeFailure(damaged.takeError()).message,
+            "the shape of `model.a` is `wide`, and a list of numbers was expected");
+}
+
 // A list of chunks that all tensors share takes few bytes, and as many chunks for each tensor.
 TEST(DcpMetadata, ChunksThatAreNamedManyTimesAreRefused) {
   SavedDict dict;

@@ -348,10 +348,19 @@ TEST_F(DcpRead, ASaveThatDidNotFinish) {
   EXPECT_THAT(Refusal(), HasSubstr("holds `__0_0.distcp` and no `.metadata`"));
 }
 
-TEST_F(DcpRead, MegatronIsRefused) {
+TEST_F(DcpRead, MegatronsAreOfAnotherFormat) {
   Trained().WriteTo(Path());
   std::ofstream(Path("common.pt")) << "";
-  EXPECT_THAT(Refusal(), HasSubstr("was saved by Megatron Core (`common.pt`"));
+  EXPECT_THAT(Refusal(), HasSubstr("holds no `metadata.json`, which Megatron Core writes last"));
+  fs::remove(Path("common.pt"));
+  std::ofstream(Path("metadata.json")) << R"({"sharded_backend": "zarr"})";
+  EXPECT_THAT(Refusal(), HasSubstr("says that the tensors are stored as `zarr`, and `torch_dist` is read"));
+}
+
+TEST_F(DcpRead, AFileOfSomebodyElse) {
+  Trained().WriteTo(Path());
+  std::ofstream(Path("metadata.json")) << R"({"steps": 3})";
+  EXPECT_EQ(testing::DescribeOrFail(RealFiles(), Path()).inventory.format, "dcp");
 }
 
 TEST_F(DcpRead, MetadataOfTorchCheckpointingAlone) {

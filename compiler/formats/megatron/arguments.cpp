@@ -1,0 +1,71 @@
+#include "compiler/formats/megatron/arguments.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <utility>
+#include <variant>
+
+#include "compiler/support/error.h"
+
+namespace ucp::megatron {
+
+std::optional<std::int64_t> Arguments::Number(const std::string& name) const {
+  const auto found = facts_.find("args." + name);
+  if (found == facts_.end()) return std::nullopt;
+  const auto* number = std::get_if<std::int64_t>(&found->second.value.value);
+  return number == nullptr ? std::nullopt : std::optional(*number);
+}
+
+llvm::Error Arguments::Compare(const std::string& name, std::int64_t found, const std::string& shown_by) const {
+  const auto said = Number(name);
+  if (!said || *said == found) return llvm::Error::success();
+  return Fail(ErrorCode::kBadData,
+              "`args.{}` is {} in `{}`, and {} shows {}; the folder holds parts of two saves, or its arguments were "
+              "changed",
+              name, *said, facts_.at("args." + name).where, shown_by, found);
+}
+
+// The states of random generators are saved by every stage and tensor-parallel rank.
+llvm::Error Arguments::CheckRanks(const ShardOfObject& seeds) const {
+  if (seeds.object != "rng_state" || seeds.shape.size() < 2) return llvm::Error::success();
+  const std::string key = fmt::format("`{}`", seeds.entry->key);
+  UCP_RETURN_IF_ERROR(Compare("pipeline_model_parallel_size", seeds.shape[0], key));
+  return Compare("tensor_model_parallel_size", seeds.shape[1], key);
+}
+
+llvm::Error Arguments::CheckTensor(const dcp::Entry& tensor) const {
+  if (tensor.shape.empty()) return llvm::Error::success();
+  const std::string shown_by = fmt::format("`{}` of [{}]", tensor.key, fmt::join(tensor.shape, ", "));
+  const bool is_stack = tensor.key.starts_with("decoder.layers.") && StackedDimensions(tensor.key) > 0;
+  if (is_stack) return Compare("num_layers", tensor.shape.front(), shown_by);
+  const bool has_vocabulary = tensor.key == "embedding.word_embeddings.weight" || tensor.key == "output_layer.weight";
+  return has_vocabulary ? Compare("padded_vocab_size", tensor.shape.front(), shown_by) : llvm::Error::success();
+}
+
+llvm::Error Arguments::Check(const Keys& keys) const {
+  for (const ShardOfObject& object : keys.objects) UCP_RETURN_IF_ERROR(CheckRanks(object));
+  for (const dcp::Entry* tensor : keys.tensors) UCP_RETURN_IF_ERROR(CheckTensor(*tensor));
+  return llvm::Error::success();
+}
+
+std::string Arguments::Degrees() const {
+  constexpr std::array<std::pair<const char*, const char*>, 5> kDegrees = {{
+      {"TP", "tensor_model_parallel_size"},
+      {"PP", "pipeline_model_parallel_size"},
+      {"CP", "context_parallel_size"},
+      {"EP", "expert_model_parallel_size"},
+      {"DP", "data_parallel_size"},
+  }};
+  std::string text;
+  for (const auto& [name, argument] : kDegrees) {
+    const auto degree = Number(argument);
+    const bool is_always_shown = std::string_view(name) != "CP" && std::string_view(name) != "EP";
+    if (!degree || (*degree == 1 && !is_always_shown)) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, *degree);
+  }
+  return text;
+}
+
+}  // namespace ucp::megatron

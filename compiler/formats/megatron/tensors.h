@@ -1,0 +1,42 @@
+// The shards of a tensor's states. Most are stored in the tensor's own boxes. Older releases stored the states that
+// ranks of a distributed optimizer share out, without regard to rows, in another shape:
+//
+//   the tensor    [X, Y, Z]                           ranks hold [x, y, z] of it
+//   its states    [X / x, Y / y, Z / z, x * y * z]    the last dimension is such a part, as a vector
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/formats/dcp/entries/shards.h"
+#include "compiler/formats/dcp/entries/stored_items.h"
+#include "compiler/layout/inventory.h"
+
+namespace ucp::megatron {
+
+using ShapesInModel = std::map<std::string, std::vector<std::int64_t>>;  // By the keys of states.
+
+class Tensors {
+ public:
+  // The arguments must outlive this object.
+  Tensors(const dcp::StoredItems& items, const ShapesInModel& shapes, Inventory& inventory)
+      : items_(items), shapes_(shapes), inventory_(inventory) {}
+
+  // Adds the shards of states of one tensor. Fails (kBadData) for a state that has neither the tensor's shape nor one
+  // that follows from it.
+  [[nodiscard]] llvm::Error Add(const dcp::Entry& tensor, TensorKind kind, std::vector<dcp::StateOfTensor> states);
+
+ private:
+  [[nodiscard]] llvm::Error AddVectors(const dcp::Entry& tensor, TensorKind kind, const dcp::StateOfTensor& state);
+  void AddPart(const dcp::Entry& tensor, TensorKind kind, BufferSetId states, const dcp::Chunk& part,
+               std::int64_t begin, std::int64_t elements);
+
+  const dcp::StoredItems& items_;
+  const ShapesInModel& shapes_;
+  Inventory& inventory_;
+};
+
+}  // namespace ucp::megatron

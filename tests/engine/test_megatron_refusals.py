@@ -8,12 +8,16 @@ import pickle
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from conftest import Run
+from fixtures.fingerprints import describe
 from universal import FIXTURES
 
 ITERATION = "iter_0001000"
@@ -109,6 +113,29 @@ def test_shape_in_model(ucprun: Path, tmp_path: Path) -> None:
     words = refusal(ucprun, root)
     assert f"`mcore_data` says that `{key}` is a state of a tensor of the shape [4, 24, 16]" in words
     assert "`decoder.layers.mlp.linear_fc2.weight` has [4, 16, 24]" in words
+
+
+def to_own_buffers(metadata: Any) -> None:
+    """Keys such as those of `dp_reshardable`."""
+
+    def renamed(key: str) -> str:
+        return key.replace("optimizer.state.", "optimizer.distributed.dp_group_idx_0.gbuf_idx_0.")
+
+    metadata.state_dict_metadata = {renamed(key): value for key, value in metadata.state_dict_metadata.items()}
+    places = metadata.storage_data.items()
+    metadata.storage_data = {replace(index, fqn=renamed(index.fqn)): place for index, place in places}
+
+
+def test_own_buffers(ucprun: Path, run: Run, copy: Path) -> None:
+    """Of an optimizer that is stored as its buffers are, the weights alone are read."""
+    change_metadata(copy / ITERATION, to_own_buffers)
+    assert "the optimizer is stored in its own buffers" in refusal(ucprun, copy)
+    run("convert", copy, copy.parent / "weights", "--to", "safetensors")
+    weights = load_file(copy.parent / "weights" / "model.safetensors")
+    truth = json.loads((FIXTURES / "megatron_core" / NAMES[0] / "truth.json").read_text())
+    assert {name: describe(value) for name, value in weights.items()} == {
+        name: entry["states"]["weight"] for name, entry in truth["tensors"].items()
+    }
 
 
 class Evil:

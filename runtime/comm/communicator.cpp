@@ -209,7 +209,7 @@ llvm::Error Agree(Communicator& ranks, llvm::Error mine) {
   if (!worst) return llvm::Error::success();
   const std::string& outcome = outcomes[*worst];
   if (CodeOf(outcome) == ErrorCode::kCancelled) return Decode(outcome);
-  return Fail(CodeOf(outcome), "rank {} of {}: {}", *worst, ranks.size(), outcome.substr(1));
+  return Fail(CodeOf(outcome), "{} {} of {}: {}", ranks.noun(), *worst, ranks.size(), outcome.substr(1));
 }
 
 }  // namespace ucp

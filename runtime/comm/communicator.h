@@ -36,6 +36,8 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // For messages: "rank 1 of 4", "machine 1 of 3".
+  virtual const char* noun() const { return "rank"; }
 
   // Returns the bytes of each rank, by rank; a rank may give none. Nobody goes on before all have given theirs.
   virtual llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) = 0;

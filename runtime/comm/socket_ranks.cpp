@@ -27,7 +27,7 @@ std::string_view TextOf(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-SocketRanks::SocketRanks(int rank, std::vector<MessageSocket> sockets) : rank_(rank) {
+SocketRanks::SocketRanks(int rank, std::vector<MessageSocket> sockets, const char* noun) : rank_(rank), noun_(noun) {
   for (MessageSocket& socket : sockets) {
     Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
     peer.socket = std::move(socket);
@@ -73,7 +73,7 @@ void SocketRanks::Read(int from) {
 void SocketRanks::Lose(int from, std::string why) {
   std::lock_guard lock(mutex_);
   Peer& peer = *peers_[static_cast<std::size_t>(from)];
-  why = fmt::format("rank {} of {} is gone: {}", from, size(), why);
+  why = fmt::format("{} {} of {} is gone: {}", noun_, from, size(), why);
   if (peer.gone.empty()) peer.gone = why;
   arrived_.notify_all();
   if (peer.has_left) return;
@@ -88,7 +88,8 @@ llvm::Error SocketRanks::SendKind(int to, std::uint64_t kind, std::string_view b
   std::lock_guard lock(peer.sending);
   llvm::Error error = peer.socket.Send(kind, bytes);
   if (!error) return error;
-  return Fail(ErrorCode::kIo, "rank {} of {} does not answer: {}", to, size(), TakeFailure(std::move(error)).message);
+  return Fail(ErrorCode::kIo, "{} {} of {} does not answer: {}", noun_, to, size(),
+              TakeFailure(std::move(error)).message);
 }
 
 llvm::Expected<std::string> SocketRanks::Next(int from, std::uint64_t kind) {
@@ -146,8 +147,8 @@ llvm::Error SocketRanks::Send(int to, int tag, std::span<const std::byte> bytes)
 llvm::Error SocketRanks::Receive(int from, int tag, std::span<std::byte> buffer) {
   UCP_ASSIGN_OR_RETURN(const std::string bytes, Next(from, static_cast<std::uint64_t>(tag)));
   if (bytes.size() != buffer.size()) {
-    return Fail(ErrorCode::kIo, "rank {} of {} has sent {} bytes where {} were expected", from, size(), bytes.size(),
-                buffer.size());
+    return Fail(ErrorCode::kIo, "{} {} of {} has sent {} bytes where {} were expected", noun_, from, size(),
+                bytes.size(), buffer.size());
   }
   std::memcpy(buffer.data(), bytes.data(), bytes.size());
   return llvm::Error::success();

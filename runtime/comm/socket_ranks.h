@@ -23,7 +23,7 @@ namespace ucp {
 class SocketRanks : public Communicator {
  public:
   // `sockets`: by rank; that of this rank is not open.
-  SocketRanks(int rank, std::vector<MessageSocket> sockets);
+  SocketRanks(int rank, std::vector<MessageSocket> sockets, const char* noun = "rank");
   // Without Leave() before, it ends as a rank that dies does.
   ~SocketRanks() override;
 
@@ -34,6 +34,7 @@ class SocketRanks : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(peers_.size()); }
+  const char* noun() const override { return noun_; }
   llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) override;
   [[nodiscard]] llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) override;
   bool DeliversAllToAll() const override { return false; }
@@ -64,6 +65,7 @@ class SocketRanks : public Communicator {
   [[nodiscard]] llvm::Error TakeDelivered(const Incoming& incoming);
 
   const int rank_;
+  const char* const noun_;
   std::vector<std::unique_ptr<Peer>> peers_;  // By rank.
   std::atomic<bool> is_asked_to_stop_ = false;
   std::mutex mutex_;

@@ -30,7 +30,7 @@ llvm::Expected<std::string> WhyBuffered(const ExecutionOptions& execution, const
                        ranks.AllGather(shares ? "" : TakeFailure(shares.takeError()).message));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
-    return ranks.size() == 1 ? all[rank] : fmt::format("rank {} of {}: {}", rank, ranks.size(), all[rank]);
+    return ranks.size() == 1 ? all[rank] : fmt::format("{} {} of {}: {}", ranks.noun(), rank, ranks.size(), all[rank]);
   }
   return why_no_trial;
 }

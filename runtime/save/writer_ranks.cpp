@@ -197,7 +197,7 @@ llvm::Expected<std::optional<JoinedRank>> NextRank(int listener, WriterClock::ti
 std::unique_ptr<SocketRanks> WriterMachines::Connected() {
   std::vector<MessageSocket> sockets(job.addresses.size());
   for (auto& [machine, socket] : writers) sockets[static_cast<std::size_t>(machine)] = std::move(socket);
-  return std::make_unique<SocketRanks>(job.machine, std::move(sockets));
+  return std::make_unique<SocketRanks>(job.machine, std::move(sockets), "machine");
 }
 
 llvm::Error GatherRanks(int listener, JoinedRank first, WriterRanks& ranks, WriterMachines& machines) {

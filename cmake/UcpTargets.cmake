@@ -73,7 +73,10 @@ function(ucp_program name)
   add_executable(${name} ${sources})
   target_compile_definitions(${name} PRIVATE UCP_PROGRAM="${name}")
   ucp_compile_options(${name})
-  if(TARGET mimalloc)  # Before all other libraries, since the first malloc() is everybody's; no code names it.
+  if(UCP_PORTABLE)
+    target_link_libraries(${name} PRIVATE -Wl,--whole-archive ${ucp_portable_libraries}/libmimalloc.a
+                                          -Wl,--no-whole-archive)
+  elseif(TARGET mimalloc)  # Before all other libraries, since the first malloc() is everybody's; no code names it.
     target_link_libraries(${name} PRIVATE -Wl,--push-state,--no-as-needed mimalloc -Wl,--pop-state)
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} ucp_every_program)

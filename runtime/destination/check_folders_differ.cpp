@@ -1,21 +1,25 @@
 #include "runtime/destination/check_folders_differ.h"
 
 #include <fmt/format.h>
+#include <sys/random.h>
 
+#include <cstdint>
 #include <memory>
-#include <random>
 #include <span>
 #include <vector>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 
 namespace ucp {
 namespace {
 
+// By getrandom(): std::random_device in its place would need glibc 2.36.
 std::string NewName() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
+  std::uint64_t number = 0;
+  UCP_CHECK(getrandom(&number, sizeof number, 0) == ssize_t{sizeof number}, "getrandom() gave no number");
+  return fmt::format("{:016x}", number);
 }
 
 // Whether the file was made: not, if there is one, or none can be made.

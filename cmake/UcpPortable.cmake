@@ -1,0 +1,26 @@
+# UCP_PORTABLE: programs that need the C library and libgcc alone, for other distributions than the one that builds them. Archives take the place of shared libraries; scripts/make-portable-libraries.sh makes those that Debian lacks.
+include_guard()
+
+option(UCP_PORTABLE "Link everything but the C library and libgcc into the programs; without the Python module" OFF)
+if(NOT UCP_PORTABLE)
+  return()
+endif()
+
+set(ucp_portable_libraries ${PROJECT_SOURCE_DIR}/build/portable-libraries)
+if(NOT EXISTS ${ucp_portable_libraries}/complete)
+  message(FATAL_ERROR "${ucp_portable_libraries} is not complete; run scripts/make-portable-libraries.sh first")
+endif()
+list(PREPEND CMAKE_FIND_LIBRARY_SUFFIXES .a)
+set(ZLIB_USE_STATIC_LIBS ON)
+# Not libgcc: that of g++ 12 needs glibc 2.35 inside a program, and every system has the shared one. Functions that
+# nothing calls are dropped, since some of them (arc4random) need glibc 2.36. The programs must not hide mimalloc's
+# malloc() from the C library.
+add_link_options(-static-libstdc++ -Wl,--gc-sections)
+
+# ucp_take_archive(TARGET ARCHIVE): an imported target is the archive instead of its shared library.
+function(ucp_take_archive target archive)
+  get_target_property(configurations ${target} IMPORTED_CONFIGURATIONS)
+  foreach(configuration IN LISTS configurations)
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION_${configuration} ${ucp_portable_libraries}/${archive})
+  endforeach()
+endfunction()

@@ -79,7 +79,9 @@ llvm::Expected<Sides> FormatTarget::LayOutBoth(BoundSource source) {
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
   const auto named = strategy_.options.find(kLayoutSetting);
   if (named == strategy_.options.end()) {
-    UCP_ASSIGN_OR_RETURN(Layout layout, LayOutTarget(format_, strategy_, source, tensors, remarks_));
+    llvm::Expected<Layout> found = LayOutTarget(format_, strategy_, source, tensors, remarks_);
+    if (!found) return WithOpenSettings(found.takeError(), source.checkpoint.training, tensors);
+    Layout layout = std::move(*found);
     UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, source.checkpoint.training, tensors, layout));
     return Sides{std::move(source), std::move(layout), std::move(tensors)};
   }
@@ -99,6 +101,19 @@ llvm::Expected<Sides> FormatTarget::LayOutBoth(BoundSource source) {
   }
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
   return Sides{std::move(source), std::move(whole), std::move(tensors), std::move(other)};
+}
+
+// Names the settings that the strategy leaves open in the same message.
+llvm::Error FormatTarget::WithOpenSettings(llvm::Error error, const TrainingState& training,
+                                           std::span<const LogicalTensor> tensors) const {
+  return llvm::handleErrors(std::move(error), [&](std::unique_ptr<Failure> failure) {
+    if (failure->code() != ErrorCode::kUsage || job_config_) return llvm::Error(std::move(failure));
+    std::string message = failure->text();
+    for (const std::string& setting : format_.OpenSettings(strategy_, training, tensors)) {
+      message += fmt::format("; the strategy also has to say {}", setting);
+    }
+    return MakeError(ErrorCode::kUsage, message);
+  });
 }
 
 // A model alone has none, and the folders of some targets are named by it.

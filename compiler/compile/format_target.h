@@ -4,6 +4,7 @@
 #include <llvm/Support/Error.h>
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class FormatTarget final : public CompileTarget {
 
  private:
   llvm::Expected<Sides> LayOutBoth(BoundSource source);
+  llvm::Error WithOpenSettings(llvm::Error error, const TrainingState& training,
+                               std::span<const LogicalTensor> tensors) const;
   void ChooseTag(TrainingState& training);
   [[nodiscard]] llvm::Error NameLeftOut(TargetFiles& target);
   void AddRemarks(TargetFiles& target) const;

@@ -117,6 +117,12 @@ class Format {
   virtual bool TakesJobConfig() const { return false; }
   // Fails where that cannot be read. LayOut() interprets it.
   [[nodiscard]] virtual llvm::Error CheckJobConfig(const JobConfig& /*job*/) const { return llvm::Error::success(); }
+  // Returns the settings of the job that the strategy has to say, since neither the source nor its weights do, each
+  // with its values: "zero=0 to zero=3 for the ZeRO stage". LayOut() fails without them.
+  virtual std::vector<std::string> OpenSettings(const Strategy& /*strategy*/, const TrainingState& /*training*/,
+                                                std::span<const LogicalTensor> /*tensors*/) const {
+    return {};
+  }
   // Returns whether a target can have states of the optimizer that are not one number for each element.
   virtual bool CarriesLooseStates() const { return false; }
   // Returns whether the strategy says how the layers of a pipeline are dealt over its stages, instead of a spec.

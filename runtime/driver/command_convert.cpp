@@ -1,12 +1,17 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/formats/format.h"
 #include "compiler/plan/plan_report.h"
+#include "compiler/strategies/rank_strategies.h"
 #include "compiler/support/error.h"
 #include "runtime/command_line/conversion_command.h"
 #include "runtime/driver/commands.h"
@@ -33,16 +38,32 @@ void PrintDryRun(const PlannedRun& run) {
   for (const std::string& line : PlanReport(run.plan)) PrintReportLine(line);
 }
 
-llvm::Expected<PlannedRun> Prepare(const ConvertOptions& options, RunWatch& watch, ReadableFileSystem& source,
+// `6gpus` becomes a strategy; a dry run lists them all.
+llvm::Expected<std::vector<std::string>> ChooseTarget(ReadableFileSystem& source, ConvertOptions& options) {
+  const std::optional<std::int64_t> gpus = GpusOf(options.target);
+  if (!gpus) return std::vector<std::string>();
+  CompileRequest request;
+  UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
+  request.settings = options.target_options;
+  UCP_ASSIGN_OR_RETURN(const RankedStrategies strategies, RankStrategies(source, request, *gpus));
+  options.target = strategies.allowed[strategies.taken].strategy;
+  std::vector<std::string> remarks = {ChoiceAsText(strategies, *gpus)};
+  if (options.dry_run) std::ranges::move(ListAsTexts(strategies), std::back_inserter(remarks));
+  return remarks;
+}
+
+llvm::Expected<PlannedRun> Prepare(ConvertOptions options, RunWatch& watch, ReadableFileSystem& source,
                                    unsigned readers) {
+  UCP_ASSIGN_OR_RETURN(std::vector<std::string> remarks, ChooseTarget(source, options));
   JobHooks hooks;
   hooks.bound = [&](const SpecSession& spec) { ShowDiagnostics(spec, options.conversion.json); };
-  return PlanConversion(source, options,
-                        {.readers = readers,
-                         .threads = ThreadsOf(options.conversion),
-                         .hashes_plan = !options.dry_run,
-                         .clock = &watch.clock()},
-                        hooks);
+  const PlanningOptions planning{.readers = readers,
+                                 .threads = ThreadsOf(options.conversion),
+                                 .hashes_plan = !options.dry_run,
+                                 .clock = &watch.clock()};
+  UCP_ASSIGN_OR_RETURN(PlannedRun run, PlanConversion(source, options, planning, hooks));
+  std::ranges::move(remarks, std::back_inserter(run.plan.remarks));
+  return run;
 }
 
 llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communicator& ranks) {
@@ -67,10 +88,10 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
 
 // Each format's help on its targets.
 std::string TargetsHelp() {
-  std::string help;
+  std::string help = "6gpus: the strategy of 6 ranks that changes least (--dry-run lists all)";
   for (const auto& format : AllFormats()) {
     if (!format->IsTarget()) continue;
-    help += (help.empty() ? "" : "; ") + format->strategy_rules().help;
+    help += "; " + format->strategy_rules().help;
   }
   return help;
 }

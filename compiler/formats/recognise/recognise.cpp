@@ -8,6 +8,7 @@
 #include "compiler/formats/recognise/candidates.h"
 #include "compiler/formats/recognise/claims.h"
 #include "compiler/formats/recognise/links.h"
+#include "compiler/formats/recognise/unknown.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
 
@@ -124,15 +125,6 @@ llvm::Expected<std::optional<Recognised>> RecogniseFile(ReadableFileSystem& file
   return std::nullopt;
 }
 
-llvm::Error NotKnown(const std::string& path) {
-  return Fail(ErrorCode::kUnsupported,
-              "`{}` is not a recognised checkpoint: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
-              "`*_optim_states.pt` (its root a file `latest`), a universal one a folder `zero` (its root a file "
-              "`latest_universal`), a safetensors one `model.safetensors` or `model.safetensors.index.json`, one of "
-              "torch.distributed.checkpoint `.metadata`, one of Megatron Core `metadata.json` beside that",
-              path);
-}
-
 llvm::Error RefuseLinkToUnfinished(ReadableFileSystem& files, const std::string& path) {
   UCP_ASSIGN_OR_RETURN(const FileStatus status, files.Status(path));
   return status.is_link ? RefuseUnfinished(status.leads_to) : llvm::Error::success();
@@ -183,13 +175,13 @@ llvm::Expected<Recognised> RecogniseAny(ReadableFileSystem& files, const std::st
   if (kind == PathKind::kMissing) return Fail(ErrorCode::kIo, "`{}` does not exist", path);
   if (kind == PathKind::kFile) {
     UCP_ASSIGN_OR_RETURN(std::optional<Recognised> found, RecogniseFile(files, path));
-    if (!found) return NotKnown(path);
+    if (!found) return RefuseUnknown(files, path);
     return std::move(*found);
   }
-  if (kind != PathKind::kDirectory) return NotKnown(path);
+  if (kind != PathKind::kDirectory) return RefuseUnknown(files, path);
   const std::string root = WithoutSlash(path);
   UCP_ASSIGN_OR_RETURN(std::optional<Recognised> found, RecogniseFolder(files, root));
-  if (!found) return NotKnown(path);
+  if (!found) return RefuseUnknown(files, path);
   UCP_RETURN_IF_ERROR(NoteLinks(files, root, *found));
   return std::move(*found);
 }

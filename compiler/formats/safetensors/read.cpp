@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/files/lfs_pointer.h"
 #include "compiler/formats/safetensors/file_names.h"
 #include "compiler/formats/safetensors/header.h"
 #include "compiler/formats/safetensors/index.h"
@@ -256,6 +257,7 @@ class Description {
     for (std::size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<std::uint64_t>(length_bytes[i]) << (8 * i);
     const std::uint64_t room = file->bytes() - kLengthBytes;
     if (length > kMostHeaderBytes || length > room) {
+      UCP_RETURN_IF_ERROR(RefuseLfsPointer(*file));
       return context(Fail(ErrorCode::kBadData, "it should have {} bytes; the most is {}, and the file has {} behind it",
                           length, kMostHeaderBytes, room));
     }

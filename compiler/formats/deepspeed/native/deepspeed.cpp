@@ -8,6 +8,7 @@
 #include "compiler/formats/deepspeed/native/synthetic_state.h"
 #include "compiler/formats/deepspeed/native/write/fused_experts.h"
 #include "compiler/formats/deepspeed/native/write/job/engine_config.h"
+#include "compiler/formats/deepspeed/native/write/job/open_settings.h"
 #include "compiler/formats/deepspeed/native/write/job/options.h"
 #include "compiler/formats/deepspeed/native/write/readers.h"
 #include "compiler/formats/deepspeed/native/write/write.h"
@@ -72,6 +73,10 @@ class DeepSpeedFormat : public Format {
   bool TakesJobConfig() const override { return true; }
   llvm::Error CheckJobConfig(const JobConfig& job) const override {
     return deepspeed::ParseEngineConfig(job).takeError();
+  }
+  std::vector<std::string> OpenSettings(const Strategy& strategy, const TrainingState& training,
+                                        std::span<const LogicalTensor> tensors) const override {
+    return deepspeed::OpenSettings(strategy, training, tensors);
   }
   bool CarriesLooseStates() const override { return true; }
   bool DealsLayers(const Strategy& strategy) const override { return strategy.options.contains("partition"); }

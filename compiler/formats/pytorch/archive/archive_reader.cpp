@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "compiler/files/lfs_pointer.h"
 #include "compiler/formats/pytorch/archive/stream_reader.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
@@ -56,6 +57,7 @@ llvm::Expected<Form> FormOf(const ReadableFile& file, FileRange archive) {
         "the file is a tar archive, as PyTorch wrote before 0.4; load it with torch.load and save it again with "
         "torch.save");
   }
+  UCP_RETURN_IF_ERROR(RefuseLfsPointer(file));
   return Fail(ErrorCode::kBadData, "the file of {} bytes does not begin as one that torch.save wrote", archive.bytes);
 }
 

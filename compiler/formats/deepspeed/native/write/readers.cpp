@@ -13,6 +13,7 @@
 #include "compiler/formats/deepspeed/native/write/job/adapt_config.h"
 #include "compiler/formats/deepspeed/native/write/job/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/job/job_config.h"
+#include "compiler/formats/deepspeed/native/write/job/open_settings.h"
 #include "compiler/formats/deepspeed/native/write/job/options.h"
 #include "compiler/support/error.h"
 
@@ -163,7 +164,9 @@ llvm::Expected<FileReaders> ReadersOf(const TargetRequest& asked, const TargetFi
     UCP_ASSIGN_OR_RETURN(pytorch::ValuePtr job, ConfigOfJob(config, asked.strategy));
     SetEntry(configured.engine, "ds_config", job);
   }
-  UCP_ASSIGN_OR_RETURN(const WriteOptions options, ReadWriteOptions(asked.strategy, configured));
+  std::vector<std::string> remarks;  // LayOut() has shown them.
+  UCP_ASSIGN_OR_RETURN(const Strategy strategy, CloseSettings(asked.strategy, configured, asked.tensors, remarks));
+  UCP_ASSIGN_OR_RETURN(const WriteOptions options, ReadWriteOptions(strategy, configured));
   UCP_ASSIGN_OR_RETURN(const ExpertsToWrite experts, ExpertsToWrite::Find(asked, options));
   return ReadersByName(asked, target, options, experts).Find();
 }

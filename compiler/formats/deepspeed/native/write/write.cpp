@@ -28,6 +28,7 @@
 #include "compiler/formats/deepspeed/native/write/job/elastic.h"
 #include "compiler/formats/deepspeed/native/write/job/engine_config.h"
 #include "compiler/formats/deepspeed/native/write/job/job_config.h"
+#include "compiler/formats/deepspeed/native/write/job/open_settings.h"
 #include "compiler/formats/deepspeed/native/write/loose_states.h"
 #include "compiler/formats/deepspeed/native/write/model.h"
 #include "compiler/formats/deepspeed/native/write/muon.h"
@@ -238,8 +239,9 @@ llvm::Expected<TargetFiles> BeginTarget(const TargetRequest& request, const Writ
 llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
   std::vector<std::string> remarks;
   TrainingState training = asked.training;
-  const TargetRequest request{asked.tensors,  asked.layout,     training, asked.source_mesh,
-                              asked.strategy, asked.companions, nullptr,  asked.threads};
+  Strategy strategy = asked.strategy;
+  const TargetRequest request{asked.tensors, asked.layout,     training, asked.source_mesh,
+                              strategy,      asked.companions, nullptr,  asked.threads};
   std::optional<EngineConfig> config;
   if (asked.job_config != nullptr) {
     UCP_ASSIGN_OR_RETURN(config, ParseEngineConfig(*asked.job_config));
@@ -251,7 +253,8 @@ llvm::Expected<TargetFiles> LayOutCheckpoint(const TargetRequest& asked) {
     UCP_ASSIGN_OR_RETURN(job, ConfigOfJob(*config, asked.strategy));
     SetEntry(configured.engine, "ds_config", job);
   }
-  UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(request.strategy, configured));
+  UCP_ASSIGN_OR_RETURN(strategy, CloseSettings(asked.strategy, configured, asked.tensors, remarks));
+  UCP_ASSIGN_OR_RETURN(WriteOptions options, ReadWriteOptions(strategy, configured));
   UCP_RETURN_IF_ERROR(CheckTarget(request, config ? &*config : nullptr, options));
   UCP_ASSIGN_OR_RETURN(ExpertsToWrite experts, ExpertsToWrite::Find(request, options));
   UCP_RETURN_IF_ERROR(RegroupExperts(request, options, experts, training));

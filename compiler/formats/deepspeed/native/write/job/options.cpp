@@ -30,11 +30,6 @@ bool IsOn(const TrainingState& training, std::initializer_list<std::string_view>
   return value && pytorch::AsBool(*value).value_or(false);
 }
 
-bool HasConfig(const TrainingState& training) {
-  ValuePtr config = FindEntry(training.engine, "ds_config");
-  return config && pytorch::Entries(*config) != nullptr;
-}
-
 std::string_view TextOf(const ValuePtr& value) { return value ? pytorch::AsText(*value).value_or("") : ""; }
 
 // Null if the strategy does not say it. Its format's rules have been asked what it may say.
@@ -191,6 +186,13 @@ llvm::Error SetFlattening(const Strategy& strategy, const TrainingState& trainin
 }
 
 }  // namespace
+
+bool HasConfig(const TrainingState& training) {
+  ValuePtr config = FindEntry(training.engine, "ds_config");
+  return config && pytorch::Entries(*config) != nullptr;
+}
+
+bool HasStage(const TrainingState& training) { return Configured(training, {"zero_optimization", "stage"}) != nullptr; }
 
 std::vector<std::string> TargetAxes() { return {"pp", "tp", "dp", "sp", "ep"}; }
 

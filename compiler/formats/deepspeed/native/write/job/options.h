@@ -54,6 +54,10 @@ struct WriteOptions {
 
 inline constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // Of a sub-group's part.
 
+// Returns whether the source has a configuration of its job, and whether that says a stage of ZeRO.
+bool HasConfig(const TrainingState& training);
+bool HasStage(const TrainingState& training);
+
 // Returns the axes over which native files are cut. `edp` may be given and follows from them.
 std::vector<std::string> TargetAxes();
 

@@ -321,7 +321,7 @@ TEST(DeepSpeedDamage, AConfigurationThatIsText) {
   EXPECT_EQ(pytorch::AsText(*FindEntry(checkpoint->training.engine, "ds_config")), "ds_config.json");
   EXPECT_TRUE(static_cast<bool>(testing::LayOutWhole(*FindFormat("universal"), *checkpoint)));
   const std::string message = testing::FailureOf(testing::LayOutWhole(*FindFormat("deepspeed"), *checkpoint)).message;
-  EXPECT_THAT(message, HasSubstr("the source has no `ds_config` that says what the model computes with; say it in"));
+  EXPECT_THAT(message, HasSubstr("the source has no `ds_config`, so the strategy has to say zero=0 to zero=3 for the"));
 }
 
 TEST(DeepSpeedDamage, RanksOfDifferentDegrees) {

@@ -74,6 +74,14 @@ llvm::Error AddParts(ReadableFileSystem& files, const std::string& folder, Versi
 // Of the folders of a job, which has one machine or several.
 llvm::Expected<std::string> NewestWhole(ReadableFileSystem& files, const std::string& job) {
   UCP_ASSIGN_OR_RETURN(const std::string folder, FolderOfJob(job));
+  UCP_ASSIGN_OR_RETURN(const PathKind mark, files.Kind(JoinPath(folder, "engine")));
+  if (mark == PathKind::kFile) {
+    return Fail(
+        ErrorCode::kUsage,
+        "the versions in `{}` are of a DeepSpeed engine: `python3 -m ucp_checkpoint.engine_folder memory:{} OUT` "
+        "writes the newest one as DeepSpeed's folder, which is read",
+        folder, job);
+  }
   UCP_ASSIGN_OR_RETURN(const std::vector<VersionInMemory> versions, VersionsInMemory(files, folder));
   for (const VersionInMemory& version : versions) {
     if (!version.whole.empty()) return version.whole;

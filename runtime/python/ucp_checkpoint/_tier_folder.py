@@ -1,6 +1,7 @@
 """The folder of a tier on one machine: versions, which are whole or in parts, by name.
 
     lock                                 held by the job that runs
+    engine                               there, and empty: versions are of a DeepSpeed engine, in records of its files
     step-N                               a version of a job on one machine, a whole checkpoint
     parts/EPOCH-WORLD-N/0-of-3           what machine 0 of 3 held at step N
     parts/EPOCH-WORLD-N/1-of-3           ... and a copy of what machine 1 held
@@ -34,6 +35,7 @@ _NAME = re.compile(r"(\d{6})-([0-9a-f]{8})-(\d{1,18})")
 _PART = re.compile(r"(\d{1,6})-of-(\d{1,6})")
 _MANIFEST = "ucp_manifest.json"
 _FILE = re.compile(r"__\d{1,6}(_\d{1,6}\.distcp|\.metadata)|\.metadata|ucp_manifest\.json")
+_OF_ENGINE = "engine"
 _THREADS = 2
 _NO_WORLD = "00000000"
 
@@ -100,6 +102,14 @@ class TierFolder:
             raise failure("usage", said) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+
+    def mark(self, is_of_engine: bool) -> None:
+        """Says what versions hold."""
+        mark = self.path / _OF_ENGINE
+        if is_of_engine:
+            mark.touch(mode=0o600)
+        else:
+            mark.unlink(missing_ok=True)
 
     def release(self) -> None:
         if self._lock is not None:
@@ -219,9 +229,23 @@ def new_world() -> str:
 
 
 def newest_whole(job: str) -> Path:
-    """Of a job's versions that are whole on this machine; `job` may have a folder before its name."""
+    """Of a job's versions that are whole on this machine, as a checkpoint that every command reads; `job` may have a
+    folder before its name."""
+    folder = _folder_of(job)
+    if (folder.path / _OF_ENGINE).exists():
+        said = f"the versions in `{folder.path}` are of a DeepSpeed engine: `python3 -m ucp_checkpoint.engine_folder "
+        raise failure("usage", f"{said}memory:{job} OUT` writes the newest one as DeepSpeed's folder, which is read")
+    return newest_version(job)
+
+
+def _folder_of(job: str) -> TierFolder:
     above, _, name = job.rpartition("/")
-    folder = TierFolder(folder_of(name, above or None), False)
+    return TierFolder(folder_of(name, above or None), False)
+
+
+def newest_version(job: str) -> Path:
+    """The same of any job."""
+    folder = _folder_of(job)
     parts = [(version.step, folder.whole(version)) for version in reversed(folder.versions())]
     whole = [(step, place) for step, place in parts if place.is_dir()]
     alone = [(int(place.name.removeprefix("step-")), place) for place in versions_in(folder.path)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ucp_checkpoint import _arguments, _ucp
 from ucp_checkpoint._failure import failure
+from ucp_checkpoint._saving import STAGED
 
 if TYPE_CHECKING:
     from ucp_checkpoint._save import Saver
@@ -23,8 +24,9 @@ _VERSION = re.compile(r"step-(\d{1,18})")
 class Versions:
     """The saves of one Saver, one after the other."""
 
-    def __init__(self, saver: Saver) -> None:
-        self.saver = saver
+    def __init__(self, saver: Saver, waits: bool = False) -> None:
+        """`waits`: begin() returns when the state may change again."""
+        self.saver, self._waits = saver, waits
         self.begun = 0
         self.paths: deque[Path] = deque(maxlen=4)  # Older ones are removed.
         self.began = 0.0  # The last one, on the clock of time.monotonic().
@@ -40,6 +42,9 @@ class Versions:
         except _ucp.Error:
             self.saving = None
             raise
+        if self._waits:
+            with suppress(_ucp.Error):  # It is raised where the save's end is asked for.
+                self.saving.progress.wait_for(STAGED)
 
     def seconds(self) -> float:
         """How long the last one took to be written; 0 if it failed."""

@@ -23,19 +23,15 @@ from ucp_checkpoint import _arguments, _ucp
 from ucp_checkpoint._arrays import need_torch
 from ucp_checkpoint._copies import Copies
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._into import load_into
+from ucp_checkpoint._kept_state import ENTRY, ModuleState, values_of
 from ucp_checkpoint._machines import Machines, Ranks
-from ucp_checkpoint._optimizer import give_settings, settings_of
 from ucp_checkpoint._recovery import Candidate, Recovery
-from ucp_checkpoint._save import PartSaver, Saver
-from ucp_checkpoint._source import source_from
 from ucp_checkpoint._tier_folder import TierFolder, Version, new_world
 from ucp_checkpoint._versions import Versions, folder_of, versions_in
 
 if TYPE_CHECKING:
     import torch
 
-_ENTRY = "ucp_memory"  # Of a version, beside model and optimizer.
 _CALLS_BEFORE_CHOICE = 5  # Of step(), before every="auto" chooses.
 _IS_BUSY, _HAS_PROBLEM, _IS_READY = 0, 1, 2
 _log = logging.getLogger("ucp_checkpoint")
@@ -65,7 +61,7 @@ class Tier:
 
     def __init__(
         self,
-        model: torch.nn.Module,
+        model: torch.nn.Module | ModuleState,
         optimizer: torch.optim.Optimizer | None = None,
         *,
         job: str | None = None,
@@ -85,7 +81,7 @@ class Tier:
     ) -> None:
         need_torch("Tier() keeps tensors of PyTorch")
         self._extra = extra
-        self._groups: list[dict[str, Any]] = [] if optimizer is None else optimizer.param_groups
+        self._state = model if isinstance(model, ModuleState) else ModuleState(model, optimizer)
         self._strict = _arguments.flag("strict", strict)
         self._every = every if every == "auto" else _arguments.whole("every", every, 1, 1 << 30)
         copies = _arguments.whole("copies", copies, 1, 1 << 10)
@@ -114,10 +110,10 @@ class Tier:
         self._machines.first_does(self._take_folder)
         try:
             self._epoch, self._world = self._agree_on_start()
-            self.restored = self._restore(model, optimizer)
+            self.restored = self._restore()
             how: dict[str, Any] = {"no_dist": no_dist, "timeout": timeout, "threads": threads}
             how["extra"] = self._entries(0)
-            self._make_savers(model, optimizer, min(copies, self._machines.count), how)
+            self._make_savers(min(copies, self._machines.count), how)
         except BaseException:
             self._folder.release()
             raise
@@ -221,6 +217,7 @@ class Tier:
         path = self._folder.of_part(version, number, count)
         if self._machines.speaks:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._kept.saving = None
         with suppress(_ucp.Error):  # The copies of the machine have the error, and all machines hear of it.
             self._kept.begin(path, self._entries(step))
         if self._copies is not None:
@@ -280,37 +277,25 @@ class Tier:
             self._has_earlier = False
 
     def _entries(self, step: int) -> dict[str, Any]:
-        mine: dict[str, Any] = {"groups": [settings_of(group) for group in self._groups]}
+        mine, tensors = self._state.now()
         if self._extra is not None:
             mine["extra"] = dict(_arguments.mapping("what `extra` returns", self._extra()))
         entry: dict[str, Any] = {"step": step, "ranks": self._ranks.size, f"rank_{self._ranks.rank}": mine}
         if self._is_replicated:  # The version of each machine has all of the state.
             for rank, said in enumerate(self._ranks.all_gather(pickle.dumps(mine))):
                 entry[f"rank_{rank}"] = pickle.loads(said)  # Of this very job.
-        return {_ENTRY: entry}
+        return {ENTRY: entry, **tensors}
 
     def _entry_of(self, path: str) -> Restored:
-        """The values of a version, read as data. Gives the groups of the optimizer their settings."""
-        from ucp_checkpoint._served import serve
-
-        entry = serve(_ucp.describe(source_from(path), 1), "plain").nested.get(_ENTRY)
-        if not isinstance(entry, dict) or not isinstance(entry.get("step"), int):
-            raise failure("data", f"`{path}` is not a version of ucp.memory: it has no step in `{_ENTRY}`")
-        of_ranks = [entry[f"rank_{rank}"] for rank in range(len(entry)) if isinstance(entry.get(f"rank_{rank}"), dict)]
-        if len(of_ranks) != entry.get("ranks"):
-            raise failure("data", f"`{path}` has entries of {len(of_ranks)} ranks, and says {entry.get('ranks')!r}")
+        """Gives the job the values of a version."""
+        step, of_ranks = values_of(path)
         mine = self._ranks.rank if len(of_ranks) == self._ranks.size else 0
-        groups = of_ranks[mine].get("groups", []) if of_ranks else []
-        if len(groups) == len(self._groups):
-            for group, settings in zip(self._groups, groups, strict=True):
-                give_settings(group, settings)
-        elif self._ranks.rank == 0:
-            said = "ucp.memory: `%s` has %d groups of parameters and the optimizer %d; it keeps its own settings"
-            _log.warning(said, path, len(groups), len(self._groups))
-        return Restored(entry["step"], path, [dict(of_rank.get("extra", {})) for of_rank in of_ranks])
+        self._state.take(path, of_ranks[mine] if of_ranks else {}, self._ranks.rank == 0)
+        return Restored(step, path, [dict(of_rank.get("extra", {})) for of_rank in of_ranks])
 
     def _take_folder(self) -> None:
         self._folder.take()
+        self._folder.mark(self._state.is_of_engine)
         if self._persist_every is not None and self._fallback is not None:
             self._fallback.mkdir(parents=True, exist_ok=True)
 
@@ -319,27 +304,25 @@ class Tier:
         said = self._ranks.all_tell([self._folder.next_epoch() if self._machines.speaks else 0, new_world()])
         return max(int(epoch) for epoch, _ in said), str(said[0][1])
 
-    def _make_savers(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, copies: int, how: dict[str, Any]
-    ) -> None:
+    def _make_savers(self, copies: int, how: dict[str, Any]) -> None:
         if self._machines.count == 1:
             how["group"] = self._ranks.of_job
-            self._kept = Versions(Saver(model, optimizer, keep=1, **how))
+            self._kept = self._versions(None, how | {"keep": 1})
             self._machines.first_does(lambda: self._check_room(0))
             if self._persist_every is not None:
-                self._stored = Versions(Saver(model, optimizer, **how))
+                self._stored = self._versions(None, how)
             return
         self._keepers = _ucp.keepers(self._machines.count, copies, self._machines.domains)
         how["group"] = self._machines.group
-        saver = PartSaver(self._machines.mine, model, optimizer, **how)
-        self._machines.check_alike(saver.names())
-        self._is_replicated = all(self._ranks.all_tell(saver.holds_all()))
+        self._kept = self._versions(self._machines.mine, how)
+        if self._state.is_named_alike:
+            saver: Any = self._kept.saver
+            self._machines.check_alike(saver.names())
+            self._is_replicated = all(self._ranks.all_tell(saver.holds_all()))
         if self._is_replicated:
-            saver.close()
+            self._kept.saver.close()
             self._keepers = [[machine] for machine in range(self._machines.count)]
-            self._kept = Versions(Saver(model, optimizer, **(how | {"extra": self._entries(0)})))
-        else:
-            self._kept = Versions(saver)
+            self._kept = self._versions(None, how | {"extra": self._entries(0)})
         sizes = self._ranks.all_tell(int(self._kept.saver.plan["bytes_to_write"]))
         of_machines = [sizes[self._machines.first_rank(machine)] for machine in range(self._machines.count)]
         mine = self._machines.mine
@@ -347,6 +330,9 @@ class Tier:
         self._machines.first_does(lambda: self._check_room(others))
         if self._machines.speaks:
             self._copies = Copies(self._machines, self._folder, self._keepers, self._is_replicated)
+
+    def _versions(self, part: int | None, how: dict[str, Any]) -> Versions:
+        return Versions(self._state.saver(part, **how), self._state.waits)
 
     def _check_room(self, of_others: int) -> None:
         """Two versions are there for a moment (M7)."""
@@ -359,7 +345,7 @@ class Tier:
                 "give /dev/shm more, or name another directory",
             )
 
-    def _restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> Restored | None:
+    def _restore(self) -> Restored | None:
         """The newest version that can be read; all ranks take the same."""
         problems = []
         recovery = Recovery(self._machines, self._folder, self._world)
@@ -368,11 +354,9 @@ class Tier:
             name = candidate if isinstance(candidate, str) else str(self._folder.whole(candidate.version))
             try:
                 path = candidate if isinstance(candidate, str) else str(recovery.bring(candidate))
-                how: dict[str, Any] = {"strict": False, "trust_ties": True, "group": self._ranks.of_job}
                 # Every byte of what is in parts has been compared with its digest.
-                how["verify"] = isinstance(candidate, str) or candidate.version.epoch == 0
-                how["_own_folder"] = path if self._machines.count > 1 else None
-                load_into(model, self._ranks.all_tell(path)[0], optimizer=optimizer, **how)
+                verify = isinstance(candidate, str) or candidate.version.epoch == 0
+                self._state.load(path, self._machines, self._folder.path, verify)
                 restored = self._ranks.all_do(partial(self._entry_of, path))
             except _ucp.Error as error:
                 problems.append(f"`{name}`: {error}")

@@ -4,5 +4,6 @@ from .anywhere import any_topology
 from .errors import LoadError
 from .load import TESTED_VERSIONS, load_checkpoint
 from .save import save_checkpoint
+from .tier import memory_tier
 
-__all__ = ["TESTED_VERSIONS", "LoadError", "any_topology", "load_checkpoint", "save_checkpoint"]
+__all__ = ["TESTED_VERSIONS", "LoadError", "any_topology", "load_checkpoint", "memory_tier", "save_checkpoint"]

@@ -82,6 +82,19 @@ class MemoryVersions(ProgramTest):
         self.done("diff", "memory:one", self.out)
         self.done("load", "memory:one", "--to", "universal")
 
+    def test_versions_of_an_engine(self) -> None:
+        """Records of files would be misread as tensors of a model; `list` and `drop` take them all the same."""
+        folder = self.one()
+        (folder / "engine").touch()
+        command = "python3 -m ucp_checkpoint.engine_folder memory:one OUT"
+        said = f"the versions in `{folder}` are of a DeepSpeed engine: `{command}`"
+        for arguments in (["inspect", "memory:one"], ["convert", "memory:one", self.out, "--to", "universal"]):
+            self.assertIn(said, self.refused(*arguments))
+        self.assertFalse(self.out.exists())
+        self.assertEqual([version["step"] for version in self.listed("one")], [10, 9])
+        self.done("memory", "drop", "one")
+        self.assertFalse(folder.exists())
+
     def test_parts(self) -> None:
         """All of them are a checkpoint, and some are not."""
         self.four(range(4), True)

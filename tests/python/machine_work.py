@@ -99,3 +99,11 @@ def cannot_reach(rank: int, machines: str) -> str:
     os.environ["UCP_MACHINE"] = machines[rank]
     os.environ["UCP_HOST"] = "127.0.0.1" if rank else "127.1.2.3.4.invalid"
     return error_of(lambda: ucp.Saver(state_of(rank, 0), timeout=1))
+
+
+def fail_on_a_machine(rank: int, root: str, machines: str) -> str:
+    """The files that the last machine's writer makes cannot be written to."""
+    os.environ["UCP_MACHINE"] = machines[rank]
+    if rank == dist.get_world_size() - 1:
+        os.umask(0o777)
+    return error_of(lambda: ucp.save(state_of(rank, 0), Path(root) / "first"))

@@ -95,6 +95,14 @@ def test_a_writer_is_killed(seed: int, tmp_path: Path, root: Path) -> None:
     assert failed > 0
 
 
+def test_a_machine_whose_writer_fails(tmp_path: Path, root: Path) -> None:
+    """It is named, and nothing is written."""
+    told = forked.run(machine_work.fail_on_a_machine, 3, tmp_path, root=str(root), machines="abc")
+    assert len(set(told)) == 1
+    assert told[0].startswith("machine 2 of 3: the umask 0777 takes rights")
+    assert list(root.iterdir()) == []
+
+
 def test_a_rank_of_another_machine_dies(tmp_path: Path, root: Path) -> None:
     """The others hear of it at once, by its number."""
     found = forked.run(machine_work.lose_a_rank, 3, tmp_path, root=str(root), machines="abc")

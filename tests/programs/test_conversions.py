@@ -168,6 +168,8 @@ class Requests(ProgramTest):
     def test_no_checkpoint(self) -> None:
         """The files that each format looks for are listed."""
         (self.folder / "empty").mkdir()
+        self.assert_refused(self.convert(self.folder / "empty"), 2, "the folder is empty")
+        (self.folder / "empty" / "notes.txt").touch()
         self.assert_refused(self.convert(self.folder / "empty"), 2, "latest_universal")
         self.assert_refused(self.convert(self.folder / "missing"), 2, "does not exist")
 

@@ -351,8 +351,9 @@ llvm::Expected<bool> IsModel(ReadableFileSystem& files, const std::string& folde
   if (!rank_files.empty()) return true;
   llvm::Expected<std::optional<std::string>> torch = FindTorchModel(files, folder);
   if (torch) return torch->has_value();
-  llvm::consumeError(torch.takeError());  // Of two models one is to be named.
-  return true;
+  FailureText failure = TakeFailure(torch.takeError());
+  if (failure.code != ErrorCode::kIo) return true;  // Of two models one is to be named.
+  return MakeError(failure.code, std::move(failure.message));
 }
 
 llvm::Expected<std::optional<std::string>> ModelMeantBy(ReadableFileSystem& files, const std::string& path) {

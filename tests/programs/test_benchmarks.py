@@ -87,6 +87,11 @@ class Benchmarks(ProgramTest):
         self.assertEqual(len([line for line in lines if re.match(r"^ +[\d,]+ +\d+\.\d{3} s$", line)]), 6)
         self.assertEqual(len([line for line in lines if line.startswith("  grew by the power of ")]), 3)
 
+    def test_healing(self) -> None:
+        """The table is the page's: the same traces give the same numbers."""
+        page = (SOURCE / "docs" / "healing.md").read_text().split("<!-- table of healing.py -->\n")[1]
+        self.assertEqual(self.bench("healing.py"), page.split("<!-- end of table -->")[0].splitlines())
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace ucp {
@@ -61,9 +62,11 @@ void TaskPace::OnPhaseEnds(double at) {
 
 void TaskPace::OnIteration(double at) {
   OnPhaseEnds(at);
-  recent_.push_back(last_ - began_ - elsewhere_);
+  const double seconds = last_ - began_ - elsewhere_;
   began_ = last_;
   elsewhere_ = 0;
+  if (std::exchange(is_first_, false)) return;
+  recent_.push_back(seconds);
   if (recent_.size() > kRecent) {
     // A task that stays slow is compared with what it was.
     if (!slow_) before_.push_back(recent_.front());

@@ -5,7 +5,8 @@
 //   slow   the last 30 iterations are longer than 1.1 x the mean of up to 100 before. Nothing is done about it.
 //   hang   no iteration ends for max(3 x mean, mean + 6 median deviations, 10 s).
 //
-// It knows nothing before 10 iterations; until then, an iteration may take 30 minutes. Long phases, such as an
+// The first iteration compiles and counts for nothing. Nothing is known before 10 others; until then, an iteration may
+// take 30 minutes. Long phases, such as an
 // evaluation or a save, are named, and belong to no iteration. How long one may take is declared or learned: 30 minutes
 // for the first two times, then three times the longest.
 #pragma once
@@ -33,7 +34,7 @@ class TaskPace {
   Pace At(double now) const;
   // When silence becomes a hang.
   double HangsAt() const;
-  // Of an iteration; 0 before there are 10.
+  // Of an iteration; 0 before it is known.
   double Mean() const;
 
  private:
@@ -53,6 +54,7 @@ class TaskPace {
   std::optional<std::string> phase_;  // That lasts, since last_.
   std::deque<double> recent_;         // The last iterations,
   std::deque<double> before_;         // … and those before, without the ones that came while the task was slow.
+  bool is_first_ = true;
   bool slow_ = false;
   double mean_ = 0;
   double patience_ = 0;  // How long an iteration may take.

@@ -87,6 +87,7 @@ TEST(PaceTest, ShortIterationsHaveTenSeconds) {
 // Lengths that differ by themselves: 20, 100 and 180 s in turn. Their mean is 100 s, the median deviation 80 s.
 TEST(PaceTest, IterationsThatDifferHaveMoreTime) {
   TrainingTask task(0);
+  task.Iterates(1);
   for (int i = 0; i < 99; ++i) task.Iterates(20 + 80 * (i % 3));
   EXPECT_DOUBLE_EQ(task.pace().HangsAt() - task.now(), 100 + 6 * 80);
   EXPECT_EQ(task.hangs(), 0);
@@ -95,18 +96,28 @@ TEST(PaceTest, IterationsThatDifferHaveMoreTime) {
 TEST(PaceTest, NothingIsKnownBeforeTenIterations) {
   TrainingTask task(1);
   task.Iterates(1790);
-  for (int i = 0; i < 8; ++i) task.Iterates(1);
+  for (int i = 0; i < 9; ++i) task.Iterates(1);
   EXPECT_EQ(task.pace().At(task.now() + 1799), Pace::kUnknown);
   EXPECT_EQ(task.pace().At(task.now() + 1801), Pace::kHang);
   task.Iterates(1);
   EXPECT_EQ(task.pace().At(task.now()), Pace::kNormal);
 }
 
-// The mean is that of usual iterations again when the first one, with its 1,000 s, has left the last 130.
-TEST(PaceTest, TheFirstIterationIsForgotten) {
+TEST(PaceTest, TheFirstIterationCountsForNothing) {
   TrainingTask task(40);
   task.Iterates(1000);
-  for (int i = 0; i < 130; ++i) task.Iterates(40);
+  for (int i = 0; i < 10; ++i) task.Iterates(40);
+  EXPECT_DOUBLE_EQ(task.pace().Mean(), 40);
+}
+
+TEST(PaceTest, TheLast130IterationsCount) {
+  TrainingTask task(40);
+  for (int i = 0; i < 30; ++i) task.Iterates(40);
+  task.Iterates(100);
+  EXPECT_DOUBLE_EQ(task.pace().Mean(), 42);
+  for (int i = 0; i < 129; ++i) task.Iterates(40);
+  EXPECT_GT(task.pace().Mean(), 40.1);
+  task.Iterates(40);
   EXPECT_DOUBLE_EQ(task.pace().Mean(), 40);
 }
 

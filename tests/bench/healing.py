@@ -1,4 +1,4 @@
-"""healing.py [--write]: Unicron's figures 9, 10c and 11, from `ucprun cluster plan` and `ucprun simulate`.
+"""healing.py [--write]: Unicron's figures 6, 9, 10c and 11, from `ucprun cluster plan`, `ucprun simulate`, `task_pace`.
 
 Prints a table with the paper's numbers beside ours. With --write it goes into docs/healing.md, and the pictures beside
 it are drawn (needs matplotlib). Nothing is measured: speeds, failures and repairs are made up here, with fixed seeds.
@@ -142,6 +142,31 @@ def transition(nodes: int) -> dict[str, float]:
     return {policy: run["stopped_seconds"] for policy, run in runs.items()}
 
 
+def iterations() -> list[tuple[float, float, str]]:
+    """Seconds, when it would have been a hang, and the pace: a switch is off from 200 to 350, and 500 hangs."""
+    drawn = random.Random(6)
+    events = ["iteration 900"]
+    for i in range(1, 500):
+        if i % 100 == 0:
+            events.append(f"evaluation {drawn.gauss(400, 40)}")
+        events.append(f"iteration {drawn.gauss(40, 4) * (1.3 if 200 <= i < 350 else 1)}")
+    events.append("iteration 1800")
+    program = Path(os.environ["UCP_BIN"]).resolve() / "task_pace"
+    done = subprocess.run([program], input="\n".join(events), check=True, capture_output=True, text=True)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return [(float(seconds), float(most), pace) for seconds, most, pace in lines]
+
+
+def paces() -> str:
+    """Between which iterations the task is slow, and how a hang is found."""
+    of_all = iterations()
+    slow = [i for i, (_, _, pace) in enumerate(of_all) if pace == "slow"]
+    hangs = [i for i, (_, _, pace) in enumerate(of_all) if pace == "hang"]
+    if hangs != [len(of_all) - 1] or len(slow) != slow[-1] - slow[0] + 1:
+        raise SystemExit(f"hangs at {hangs}, slow at {slow}")
+    return f"slow from {slow[0]} to {slow[-1]}, hang after {of_all[-1][1]:.0f} s"
+
+
 def rows() -> list[tuple[str, str, str]]:
     """Claim, the paper's number, ours."""
     stops = [transition(nodes) for nodes in (2, 4, 8, 16)]
@@ -149,6 +174,7 @@ def rows() -> list[tuple[str, str, str]]:
     best = [of["planned"] / max(of["equally"], of["by weight"], of["by size"]) for of in cases]
     a, b, longer = gains(TRACE_A), gains(TRACE_B), gains(TRACE_B_LONGER)
     return [
+        ("Figure 6: iterations of 40 s, 1.3 x from 200 to 350; 500 hangs", "slow at 1.1 x, hang at 3 x", paces()),
         ("Figure 9: stopped after a lost node, 7B, 2, 4, 8, 16 nodes", "short, and nearly constant",
          ", ".join(f"{stop['ucp']:.0f} s" for stop in stops)),
         ("… by hand, from storage", "long", ", ".join(f"{stop['restart']:.0f} s" for stop in stops)),
@@ -172,6 +198,20 @@ def table() -> str:
 def save(figure: Any, name: str) -> None:
     (DOCS / "healing").mkdir(exist_ok=True)
     figure.savefig(DOCS / "healing" / name, bbox_inches="tight", metadata={"Date": None})
+
+
+def draw_iterations() -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3))
+    of_all = iterations()[:-1]
+    axes.plot([seconds for seconds, _, _ in of_all], ".", markersize=2, label="an iteration")
+    slow = [(i, seconds) for i, (seconds, _, pace) in enumerate(of_all) if pace == "slow"]
+    axes.plot(*zip(*slow, strict=True), ".", markersize=2, label="… that counts as slow")
+    axes.plot([most for _, most, _ in of_all], "--", linewidth=0.8, label="hang")
+    axes.set(xlabel="iteration", ylabel="seconds", ylim=(0, 250), title="Statistics of iterations (figure 6)")
+    axes.legend(fontsize="small")
+    save(figure, "iterations.svg")
 
 
 def draw_transition() -> None:
@@ -232,7 +272,7 @@ def draw_traces() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Unicron's figures 9, 10c and 11, simulated.")
+    parser = argparse.ArgumentParser(description="Unicron's figures 6, 9, 10c and 11, simulated.")
     parser.add_argument("--write", action="store_true", help="write the table and the pictures into docs")
     if not parser.parse_args().write:
         print(table(), end="")
@@ -243,6 +283,7 @@ def main() -> None:
     page = DOCS / "healing.md"
     before, rest = page.read_text().split(BEGIN)
     page.write_text(before + BEGIN + table() + END + rest.split(END)[1])
+    draw_iterations()
     draw_transition()
     draw_cases()
     draw_traces()

@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata
 
 from conftest import Run
 from fixtures.fingerprints import describe, differences
-from fixtures.megatron_core_cases import MEGATRON_CASES
+from fixtures.megatron_core_cases import MEGATRON_CASES, SHIFTED
 from native import read_files
 from universal import FIXTURES, describe_states, read_states, tag_folder
 
@@ -148,6 +148,24 @@ def test_inspect(name: str, run: Run) -> None:
 
 def test_verify(run: Run) -> None:
     run("verify", FIXTURES / "megatron_core" / "llama_tp2_pp2_dp2" / "checkpoint")
+
+
+def test_shifted_states(ucprun: Path, tmp_path: Path) -> None:
+    """Megatron Core's own fault in `fully_reshardable` with several buckets: verify and convert name the tensors."""
+    source = FIXTURES / "megatron_core" / SHIFTED.name / "checkpoint"
+    answer = subprocess.run([str(ucprun), "verify", str(source)], capture_output=True, text=True, check=False)
+    tensor = "decoder.layers.mlp.linear_fc1.bias"
+    assert f"weights of `{tensor}` are not the rounding of their masters in 24 elements" in answer.stderr
+    assert "element [0, 0] is -1.484375" in answer.stderr
+    held = truth_of(SHIFTED.name)["tensors"]
+    named = {line.split("`")[1] for line in answer.stderr.splitlines() if "not the rounding" in line}
+    # The last parameters are in the first bucket, and so stand where they should.
+    assert named == held.keys() - {"decoder.final_layernorm.weight", "decoder.final_layernorm.bias"}
+    command = [str(ucprun), "convert", str(source), str(tmp_path / "out"), "--to", "universal"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 2
+    assert f"24 of the 24 weights of `{tensor}`" in answer.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_common_file(run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.checkpoint.filesystem import _StorageInfo
 
 from conftest import Run
 from fixtures.fingerprints import describe
@@ -136,6 +138,71 @@ def test_own_buffers(ucprun: Path, run: Run, copy: Path) -> None:
     assert {name: describe(value) for name, value in weights.items()} == {
         name: entry["states"]["weight"] for name, entry in truth["tensors"].items()
     }
+
+
+def change_object(folder: Path, key: str, change: Callable[[Any], None]) -> None:
+    """Moves an object into a file of its own, with another value."""
+
+    def moved(metadata: Any) -> None:
+        index = next(index for index in metadata.storage_data if index.fqn == key)
+        place = metadata.storage_data[index]
+        data = (folder / place.relative_path).read_bytes()[place.offset : place.offset + place.length]
+        value = torch.load(io.BytesIO(data), weights_only=False)
+        change(value)
+        item = io.BytesIO()
+        torch.save(value, item)
+        (folder / "__9_0.distcp").write_bytes(item.getvalue())
+        metadata.storage_data[index] = _StorageInfo("__9_0.distcp", 0, len(item.getvalue()))
+
+    change_metadata(folder, moved)
+
+
+SIZES = "optimizer.distributed.dp_group_idx_1.per_bucket_numel"
+
+
+def change_sizes(folder: Path, kind: str, place: int, size: int) -> None:
+    def change(value: Any) -> None:
+        next(iter(value[0][0].values()))[place] = size
+
+    change_object(folder, f"{SIZES}{kind}/shard_0_1", change)
+
+
+def lose_masters(metadata: Any) -> None:
+    for key in [key for key in metadata.state_dict_metadata if key.endswith(".param")]:
+        del metadata.state_dict_metadata[key]
+        metadata.storage_data = {index: at for index, at in metadata.storage_data.items() if index.fqn != key}
+
+
+OF_BUFFERS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "layers of their own": (lambda folder: change_arguments(folder, decoder_first_pipeline_num_layers=1),
+                            "the order of its parameters is not known with `args.decoder_first_pipeline_num_layers`"),
+    "virtual stages": (lambda folder: change_arguments(folder, virtual_pipeline_model_parallel_size=2),
+                       "not known with `args.virtual_pipeline_model_parallel_size`"),
+    "experts": (lambda folder: change_arguments(folder, num_experts=8), "not known with `args.num_experts`"),
+    "another order": (lambda folder: change_arguments(folder, transformer_impl="transformer_engine"),
+                      "from element 0 to 128 is not one of `decoder.layers.self_attention.linear_proj.weight`"),
+    "size": (lambda folder: change_sizes(folder, "_unpadded", 2, 960),
+             f"buffer 1: bucket 2 has 1024 elements, and `{SIZES}_unpadded` says 960"),
+    "padding": (lambda folder: change_sizes(folder, "", 0, 1024),
+                f"buffer 1: with its padding, bucket 0 has 896 elements, and `{SIZES}` says 1024"),
+    "ranks": (lambda folder: change_arguments(folder, data_parallel_size=3),
+              "buffer 0: with its padding, bucket 0 has 1152 elements, and"),
+    "masters": (lambda folder: change_metadata(folder, lose_masters), "has no master"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", OF_BUFFERS)
+def test_buffers_that_are_not_understood(damage: str, ucprun: Path, tmp_path: Path) -> None:
+    """The reason is in the refusal of an optimizer, and the weights can be had all the same."""
+    change, words = OF_BUFFERS[damage]
+    source = FIXTURES / "megatron_core" / "llama_own_buffers_tp2_pp2_dp2" / "checkpoint"
+    root = Path(shutil.copytree(source, tmp_path / "changed"))
+    change(root / ITERATION)
+    text = refusal(ucprun, root)
+    assert "stored in its own buffers (`dp_reshardable`), which are not understood" in text
+    assert words in text
+    command = [str(ucprun), "convert", str(root), str(tmp_path / "weights"), "--to", "safetensors"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 class Evil:

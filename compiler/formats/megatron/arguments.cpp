@@ -18,6 +18,20 @@ std::optional<std::int64_t> Arguments::Number(const std::string& name) const {
   return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
+std::string Arguments::Text(const std::string& name) const {
+  const auto found = facts_.find("args." + name);
+  if (found == facts_.end()) return "";
+  const auto* text = std::get_if<std::string>(&found->second.value.value);
+  return text == nullptr ? "" : *text;
+}
+
+bool Arguments::IsSet(const std::string& name) const {
+  const auto found = facts_.find("args." + name);
+  if (found == facts_.end()) return false;
+  const auto* flag = std::get_if<bool>(&found->second.value.value);
+  return flag == nullptr || *flag;
+}
+
 llvm::Error Arguments::Compare(const std::string& name, std::int64_t found, const std::string& shown_by) const {
   const auto said = Number(name);
   if (!said || *said == found) return llvm::Error::success();

@@ -19,6 +19,8 @@ class Arguments {
   explicit Arguments(const std::map<std::string, Fact>& facts) : facts_(facts) {}
 
   std::optional<std::int64_t> Number(const std::string& name) const;
+  std::string Text(const std::string& name) const;  // Empty: there is none.
+  bool IsSet(const std::string& name) const;        // To something that is neither None nor False.
 
   // Fails (kBadData) where they differ from the numbers of stages, of tensor-parallel ranks, of layers or of rows of
   // the vocabulary that the keys have.

@@ -12,16 +12,11 @@ using pytorch::Value;
 using pytorch::ValuePtr;
 
 void ReadOptimizer(const Value& optimizer, Common& common) {
-  const ValuePtr inner = pytorch::Find(optimizer, "optimizer");
-  if (inner == nullptr) return;
-  if (const ValuePtr groups = pytorch::Find(*inner, "param_groups")) {
-    if (const auto* items = pytorch::Items(*groups)) {
-      common.groups.insert(common.groups.end(), items->begin(), items->end());
-    } else if (const auto* entries = pytorch::Entries(*groups)) {  // Lists of which ranks had parts.
-      for (const pytorch::Entry& entry : *entries) common.groups.push_back(entry.value);
-    }
+  if (const ValuePtr inner = pytorch::Find(optimizer, "optimizer")) {
+    AddGroups(*inner, common);
+    const ValuePtr state = pytorch::Find(*inner, "state");
+    if (state) common.common_step = pytorch::Find(*state, "common_step");
   }
-  if (const ValuePtr state = pytorch::Find(*inner, "state")) common.common_step = pytorch::Find(*state, "common_step");
   const ValuePtr sharding = pytorch::Find(optimizer, "param_state_sharding_type");
   const auto name = sharding ? pytorch::AsText(*sharding) : std::nullopt;
   if (name) common.sharding = *name;
@@ -31,7 +26,8 @@ void ReadOptimizer(const Value& optimizer, Common& common) {
 }
 
 void ReadOptimizers(const Value& value, Common& common) {
-  if (pytorch::Find(value, "optimizer") != nullptr) return ReadOptimizer(value, common);
+  const bool is_one = pytorch::Find(value, "optimizer") || pytorch::Find(value, "param_state_sharding_type");
+  if (is_one) return ReadOptimizer(value, common);
   if (const auto* items = pytorch::Items(value)) {
     for (const ValuePtr& item : *items) ReadOptimizer(*item, common);
   } else if (const auto* entries = pytorch::Entries(value)) {
@@ -40,6 +36,16 @@ void ReadOptimizers(const Value& value, Common& common) {
 }
 
 }  // namespace
+
+void AddGroups(const Value& optimizer, Common& common) {
+  const ValuePtr groups = pytorch::Find(optimizer, "param_groups");
+  if (groups == nullptr) return;
+  if (const auto* items = pytorch::Items(*groups)) {
+    common.groups.insert(common.groups.end(), items->begin(), items->end());
+  } else if (const auto* entries = pytorch::Entries(*groups)) {  // Lists of which ranks had parts.
+    for (const pytorch::Entry& entry : *entries) common.groups.push_back(entry.value);
+  }
+}
 
 llvm::Expected<Common> ReadCommon(const Value& root, const std::string& where) {
   const auto* entries = pytorch::Entries(root);

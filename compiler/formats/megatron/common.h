@@ -20,6 +20,9 @@ struct Common {
   bool has_optimizer = false;
 };
 
+// Adds the groups of one optimizer, which stand in its dict.
+void AddGroups(const pytorch::Value& optimizer, Common& common);
+
 // `where` is the file or the object in messages. Fails (kBadData) if `root` is not a dict.
 llvm::Expected<Common> ReadCommon(const pytorch::Value& root, const std::string& where);
 

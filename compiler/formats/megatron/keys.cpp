@@ -56,13 +56,12 @@ std::optional<ShardOfObject> ObjectOf(const dcp::Entry& entry) {
   return is_one ? std::optional(std::move(shard)) : std::nullopt;
 }
 
-// The masters have had several names.
+}  // namespace
+
 std::string StateCalled(std::string_view state) {
   const bool is_master = state == "param" || state == "fp32_param" || state == "master_param";
   return is_master ? kMasterState : std::string(state);
 }
-
-}  // namespace
 
 llvm::Expected<Keys> SortKeys(std::span<const dcp::Entry> entries) {
   Keys keys;

@@ -44,6 +44,9 @@ struct Keys {
 // Fails (kBadData) for a value whose key does not end like `/shard_0.1_2.2`, and for a state that stands twice.
 llvm::Expected<Keys> SortKeys(std::span<const dcp::Entry> entries);
 
+// Returns what ours are called; the masters have had several names.
+std::string StateCalled(std::string_view state);
+
 // Returns how many dimensions of a tensor count layers or experts instead of being the module's own: the layers of a
 // stack have no number in their key, as experts have none.
 std::size_t StackedDimensions(std::string_view key);

@@ -18,6 +18,7 @@
 #include "compiler/formats/megatron/common.h"
 #include "compiler/formats/megatron/groups.h"
 #include "compiler/formats/megatron/keys.h"
+#include "compiler/formats/megatron/own_buffers.h"
 #include "compiler/formats/megatron/tensors.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/dtype.h"
@@ -31,6 +32,7 @@ namespace {
 constexpr const char* kBackend = "torch_dist";
 constexpr std::uint64_t kMostDescriptionBytes = 65536;
 constexpr std::string_view kCommonObject = "common_state";
+constexpr std::string_view kReadBuffers = "dp_reshardable";
 constexpr std::string_view kDistributed = "optimizer.distributed.";
 constexpr std::string_view kExtraState = "._extra_state";
 
@@ -75,6 +77,7 @@ class Folder {
     const Arguments arguments(inventory().facts);
     if (llvm::Error error = arguments.Check(keys_)) return AddContext(std::move(error), fmt::format("`{}`", folder_));
     SortStates();
+    UCP_RETURN_IF_ERROR(ReadOwnBuffers(arguments));
     TakeOptimizer();
     if (llvm::Error error = AddTensors()) return AddContext(std::move(error), fmt::format("`{}`", folder_));
     UCP_RETURN_IF_ERROR(TakeObjects());
@@ -173,13 +176,32 @@ class Folder {
            std::ranges::any_of(keys_.objects, [](const ShardOfObject& shard) { return IsOfBuffers(shard.object); });
   }
 
+  // The first rank's groups are those of all, as in `common.pt`.
+  llvm::Error ReadOwnBuffers(const Arguments& arguments) {
+    const bool is_read = HasOwnBuffers() && common_.sharding == kReadBuffers;
+    if (!is_read) return llvm::Error::success();
+    ValuesOfObjects objects;
+    for (const ShardOfObject& shard : keys_.objects) {
+      if (!IsOfBuffers(shard.object)) continue;
+      UCP_ASSIGN_OR_RETURN(objects[shard.object], ObjectOf(*shard.entry));
+    }
+    own_ = FindRanges(keys_, arguments, objects);
+    const auto groups = objects.find(NameOfObject(0, "optimizer"));
+    if (groups != objects.end()) AddGroups(*groups->second, common_);
+    const auto scaler = objects.find(NameOfObject(0, "grad_scaler"));
+    const bool has_scaler = scaler != objects.end() && !scaler->second->is_none();
+    if (has_scaler) training().optimizer.push_back({pytorch::MakeText("grad_scaler"), scaler->second});
+    return llvm::Error::success();
+  }
+
   // Why the states cannot be read, as a sentence; empty if they can.
   std::string WhyUnread() const {
-    if (HasOwnBuffers()) {
-      return fmt::format(
-          "the optimizer is stored in its own buffers (`{}`), which this version does not read; save it as "
-          "`fully_reshardable`",
-          common_.sharding);
+    const bool is_known = common_.sharding == kReadBuffers;
+    const bool has_unread_buffers = HasOwnBuffers() && !(is_known && own_.unread.empty());
+    if (has_unread_buffers) {
+      return fmt::format("the optimizer is stored in its own buffers (`{}`), which {}; save it as `fully_reshardable`",
+                         common_.sharding,
+                         is_known ? "are not understood: " + own_.unread : "this version does not read");
     }
     for (const auto& [name, states] : states_) {
       const auto tensor = std::ranges::find(keys_.tensors, name, &dcp::Entry::key);
@@ -195,6 +217,10 @@ class Folder {
     return "";
   }
 
+  bool IsTrained(const dcp::Entry& tensor) const {
+    return states_.contains(tensor.key) || own_.ranges.contains(tensor.key);
+  }
+
   void TakeOptimizer() {
     if (keys_.states.empty() && !HasOwnBuffers()) {
       training().absent_optimizer = fmt::format("`{}` holds no states of an optimizer", folder_);
@@ -205,7 +231,7 @@ class Folder {
     if (unread.empty()) {
       std::vector<dcp::ModelEntry> order;
       for (const dcp::Entry* tensor : keys_.tensors) {
-        if (states_.contains(tensor->key)) order.push_back({tensor->key, tensor});
+        if (IsTrained(*tensor)) order.push_back({tensor->key, tensor});
       }
       training().order_doubt = dcp::PutInOrder(order);
       std::vector<Parameter> parameters;
@@ -226,14 +252,18 @@ class Folder {
     if (keys_.tensors.empty()) return Fail(ErrorCode::kUnsupported, "it holds no tensors of a model");
     Tensors tensors(items_, metadata_.shapes_in_model, inventory());
     for (const dcp::Entry* tensor : keys_.tensors) {
-      const auto found = states_.find(tensor->key);
-      const bool is_trained = training().absent_optimizer.empty() && found != states_.end();
+      const bool is_trained = training().absent_optimizer.empty() && IsTrained(*tensor);
       if (!is_trained) {
         const TensorKind kind = IsFloatingPoint(tensor->dtype) ? TensorKind::kFrozen : TensorKind::kBuffer;
         UCP_RETURN_IF_ERROR(tensors.Add(*tensor, kind, {{kWeightState, tensor}}));
         continue;
       }
-      std::vector<dcp::StateOfTensor> states = found->second;
+      if (const auto own = own_.ranges.find(tensor->key); own != own_.ranges.end()) {
+        UCP_RETURN_IF_ERROR(tensors.Add(*tensor, TensorKind::kParameter, {{kWeightState, tensor}}));
+        UCP_RETURN_IF_ERROR(tensors.AddRanges(*tensor, own->second));
+        continue;
+      }
+      std::vector<dcp::StateOfTensor> states = states_.at(tensor->key);
       const bool has_master = std::ranges::any_of(states, IsMaster);
       if (!has_master) states.push_back({kMasterState, tensor});  // The model is trained in its own precision.
       std::ranges::sort(states, {}, &dcp::StateOfTensor::state);
@@ -279,6 +309,7 @@ class Folder {
   Keys keys_;
   std::string where_;  // In it stands all that ranks say once.
   Common common_;
+  OwnBuffers own_;
   std::unordered_map<std::string, std::vector<dcp::StateOfTensor>> states_;  // By tensor.
 };
 

@@ -75,17 +75,7 @@ llvm::Error Tensors::AddVectors(const Entry& tensor, TensorKind kind, const Stat
   const auto parts = ShapeOfParts(tensor, *state.entry);
   if (!parts) return WrongShape(tensor, *state.entry);
   for (const Chunk& chunk : state.entry->chunks) {
-    const dcp::ItemTensor& item = items_.tensor(chunk);
-    const bool is_vector = std::ranges::all_of(chunk.sizes.begin(), std::prev(chunk.sizes.end()),
-                                               [](std::int64_t size) { return size == 1; });
-    if (!is_vector || !item.strides.empty()) {
-      return Fail(ErrorCode::kUnsupported, "the chunk [{}] of `{}` is not one vector, as Megatron Core stores them",
-                  fmt::join(chunk.sizes, ", "), state.entry->key);
-    }
-    Record record = items_.record(chunk);
-    const std::int64_t held = static_cast<std::int64_t>(record.bytes) / ItemBytes(item.dtype) - item.offset;
-    Buffer buffer{item.dtype, held, {{inventory_.storage.Add(std::move(record)), item.offset, held}}};
-    const BufferSetId set = inventory_.storage.Add(BufferSet{{state.state, inventory_.storage.Add(std::move(buffer))}});
+    UCP_ASSIGN_OR_RETURN(const BufferSetId set, VectorOf(state.state, state.entry->key, chunk));
     Chunk part;
     for (std::size_t d = 0; d < parts->size(); ++d) {
       part.offsets.push_back(chunk.offsets[d] * (*parts)[d]);
@@ -96,8 +86,30 @@ llvm::Error Tensors::AddVectors(const Entry& tensor, TensorKind kind, const Stat
   return llvm::Error::success();
 }
 
+llvm::Expected<BufferSetId> Tensors::VectorOf(const std::string& state, const std::string& key, const Chunk& chunk) {
+  const dcp::ItemTensor& item = items_.tensor(chunk);
+  const bool is_vector = std::ranges::all_of(chunk.sizes.begin(), std::prev(chunk.sizes.end()),
+                                             [](std::int64_t size) { return size == 1; });
+  if (!is_vector || !item.strides.empty()) {
+    return Fail(ErrorCode::kUnsupported, "the chunk [{}] of `{}` is not one vector, as Megatron Core stores them",
+                fmt::join(chunk.sizes, ", "), key);
+  }
+  Record record = items_.record(chunk);
+  const std::int64_t held = static_cast<std::int64_t>(record.bytes) / ItemBytes(item.dtype) - item.offset;
+  Buffer buffer{item.dtype, held, {{inventory_.storage.Add(std::move(record)), item.offset, held}}};
+  return inventory_.storage.Add(BufferSet{{state, inventory_.storage.Add(std::move(buffer))}});
+}
+
+llvm::Error Tensors::AddRanges(const Entry& tensor, llvm::ArrayRef<StoredRange> ranges) {
+  for (const StoredRange& range : ranges) {
+    UCP_ASSIGN_OR_RETURN(const BufferSetId set, VectorOf(range.state, tensor.key, *range.stored));
+    AddPart(tensor, TensorKind::kParameter, set, *range.part, range.begin, range.elements, range.skip);
+  }
+  return llvm::Error::success();
+}
+
 void Tensors::AddPart(const Entry& tensor, TensorKind kind, BufferSetId states, const Chunk& part, std::int64_t begin,
-                      std::int64_t elements) {
+                      std::int64_t elements, std::int64_t skip) {
   TensorBoxes& boxes = std::get<BoxesOfTensors>(inventory_.cuts).at(tensor.key);
   for (const FlatBox& box : BoxesOfRange(part.sizes, begin, begin + elements)) {
     ProductSet set;
@@ -108,7 +120,7 @@ void Tensors::AddPart(const Entry& tensor, TensorKind kind, BufferSetId states, 
     shard.tensor = tensor.key;
     shard.kind = kind;
     shard.shape = box.sizes;
-    shard.base = box.first;
+    shard.base = skip + box.first;
     shard.states = states;
     shard.coordinate.at[kBoxAxis] = std::ssize(boxes.boxes);
     boxes.boxes.push_back(std::move(set));

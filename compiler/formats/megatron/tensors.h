@@ -5,6 +5,7 @@
 //   its states    [X / x, Y / y, Z / z, x * y * z]    the last dimension is such a part, as a vector
 #pragma once
 
+#include <llvm/ADT/ArrayRef.h>
 #include <llvm/Support/Error.h>
 
 #include <map>
@@ -13,6 +14,7 @@
 
 #include "compiler/formats/dcp/entries/shards.h"
 #include "compiler/formats/dcp/entries/stored_items.h"
+#include "compiler/formats/megatron/own_buffers.h"
 #include "compiler/layout/inventory.h"
 
 namespace ucp::megatron {
@@ -29,10 +31,15 @@ class Tensors {
   // that follows from it.
   [[nodiscard]] llvm::Error Add(const dcp::Entry& tensor, TensorKind kind, std::vector<dcp::StateOfTensor> states);
 
+  // Adds the shards of states that stand in buckets, of a tensor that was added.
+  [[nodiscard]] llvm::Error AddRanges(const dcp::Entry& tensor, llvm::ArrayRef<StoredRange> ranges);
+
  private:
+  // The elements of a chunk that is one vector. Fails (kUnsupported) for another.
+  llvm::Expected<BufferSetId> VectorOf(const std::string& state, const std::string& key, const dcp::Chunk& chunk);
   [[nodiscard]] llvm::Error AddVectors(const dcp::Entry& tensor, TensorKind kind, const dcp::StateOfTensor& state);
   void AddPart(const dcp::Entry& tensor, TensorKind kind, BufferSetId states, const dcp::Chunk& part,
-               std::int64_t begin, std::int64_t elements);
+               std::int64_t begin, std::int64_t elements, std::int64_t skip = 0);
 
   const dcp::StoredItems& items_;
   const ShapesInModel& shapes_;

@@ -174,11 +174,9 @@ class Finder {
   std::vector<const Chunk*> PartsOf(const ModuleParameter& parameter, std::int64_t rank) const {
     std::vector<const Chunk*> all;
     for (const Chunk& chunk : parameter.tensor->chunks) {
-      if (!parameter.layer) {
-        all.push_back(&chunk);
-      } else if (!chunk.offsets.empty() && chunk.offsets.front() == *parameter.layer && chunk.sizes.front() == 1) {
-        all.push_back(&chunk);
-      }
+      const bool is_of_layer = !parameter.layer || (!chunk.offsets.empty() && chunk.sizes.front() == 1 &&
+                                                    chunk.offsets.front() == *parameter.layer);
+      if (is_of_layer) all.push_back(&chunk);
     }
     const std::int64_t count = std::ssize(all);
     if (count == 1) return all;

@@ -267,7 +267,7 @@ class Folder {
       const bool has_master = std::ranges::any_of(states, IsMaster);
       if (!has_master) states.push_back({kMasterState, tensor});  // The model is trained in its own precision.
       std::ranges::sort(states, {}, &dcp::StateOfTensor::state);
-      UCP_RETURN_IF_ERROR(tensors.Add(*tensor, TensorKind::kParameter, std::move(states)));
+      UCP_RETURN_IF_ERROR(tensors.Add(*tensor, TensorKind::kParameter, states));
       if (has_master) UCP_RETURN_IF_ERROR(tensors.Add(*tensor, TensorKind::kParameter, {{kWeightState, tensor}}));
     }
     return llvm::Error::success();

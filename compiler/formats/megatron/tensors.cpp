@@ -41,7 +41,7 @@ llvm::Error WrongShape(const Entry& tensor, const Entry& state) {
 
 }  // namespace
 
-llvm::Error Tensors::Add(const Entry& tensor, TensorKind kind, std::vector<StateOfTensor> states) {
+llvm::Error Tensors::Add(const Entry& tensor, TensorKind kind, const std::vector<StateOfTensor>& states) {
   std::vector<StateOfTensor> in_boxes;
   TensorBoxes& boxes = std::get<BoxesOfTensors>(inventory_.cuts)[tensor.key];
   boxes.shape = tensor.shape;
@@ -94,9 +94,9 @@ llvm::Expected<BufferSetId> Tensors::VectorOf(const std::string& state, const st
     return Fail(ErrorCode::kUnsupported, "the chunk [{}] of `{}` is not one vector, as Megatron Core stores them",
                 fmt::join(chunk.sizes, ", "), key);
   }
-  Record record = items_.record(chunk);
+  const Record record = items_.record(chunk);
   const std::int64_t held = static_cast<std::int64_t>(record.bytes) / ItemBytes(item.dtype) - item.offset;
-  Buffer buffer{item.dtype, held, {{inventory_.storage.Add(std::move(record)), item.offset, held}}};
+  Buffer buffer{item.dtype, held, {{inventory_.storage.Add(record), item.offset, held}}};
   return inventory_.storage.Add(BufferSet{{state, inventory_.storage.Add(std::move(buffer))}});
 }
 

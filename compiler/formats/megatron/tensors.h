@@ -29,7 +29,8 @@ class Tensors {
 
   // Adds the shards of states of one tensor. Fails (kBadData) for a state that has neither the tensor's shape nor one
   // that follows from it.
-  [[nodiscard]] llvm::Error Add(const dcp::Entry& tensor, TensorKind kind, std::vector<dcp::StateOfTensor> states);
+  [[nodiscard]] llvm::Error Add(const dcp::Entry& tensor, TensorKind kind,
+                                const std::vector<dcp::StateOfTensor>& states);
 
   // Adds the shards of states that stand in buckets, of a tensor that was added.
   [[nodiscard]] llvm::Error AddRanges(const dcp::Entry& tensor, llvm::ArrayRef<StoredRange> ranges);

@@ -66,6 +66,14 @@ function(ucp_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
 endfunction()
 
+# ucp_exports(TARGET NAMES): a module or plugin exports these names alone (a pattern), and none of the libraries in it: a
+# process may hold another LLVM or libstdc++, such as a framework's.
+function(ucp_exports target names)
+  set(script ${CMAKE_CURRENT_BINARY_DIR}/${target}.exports)
+  file(CONFIGURE OUTPUT ${script} CONTENT "{ global: ${names}; local: *; };\n")
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,--version-script=${script})
+endfunction()
+
 # ucp_program(NAME SOURCES main.cpp … DEPENDS lib …): an installed program.
 function(ucp_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})

@@ -42,6 +42,9 @@ if(NOT UCP_SANITIZE)  # Sanitizers have an allocator of their own.
   find_package(mimalloc REQUIRED CONFIG)
 endif()
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
+if(UCP_PORTABLE)
+  set_target_properties(PkgConfig::RE2 PROPERTIES INTERFACE_LINK_LIBRARIES ${ucp_portable_libraries}/libre2.a)
+endif()
 
 find_package(FlatBuffers REQUIRED CONFIG)
 find_program(UCP_FLATC flatc REQUIRED)

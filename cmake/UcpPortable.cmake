@@ -1,7 +1,9 @@
-# UCP_PORTABLE: programs that need the C library and libgcc alone, for other distributions than the one that builds them. Archives take the place of shared libraries; scripts/make-portable-libraries.sh makes those that Debian lacks.
+# UCP_PORTABLE: programs and a Python module that need the C library and libgcc alone, for other distributions than the
+# one that builds them. Archives take the place of shared libraries; scripts/make-portable-libraries.sh makes those that
+# Debian lacks.
 include_guard()
 
-option(UCP_PORTABLE "Link everything but the C library and libgcc into the programs; without the Python module" OFF)
+option(UCP_PORTABLE "Link everything but the C library and libgcc into the programs and the Python module" OFF)
 if(NOT UCP_PORTABLE)
   return()
 endif()

@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 source scripts/announce.sh
 
 folder=$PWD/build/portable-libraries
-packages=(antlr4-cpp-runtime fmtlib highway mimalloc)
-[[ -e $folder/complete ]] && exit 0
+packages=(antlr4-cpp-runtime fmtlib highway mimalloc re2)
+[[ -e $folder/complete && $(<"$folder/complete") == "${packages[*]}" ]] && exit 0
 
 step "Sources of ${packages[*]}, from Debian"
 rm -rf "$folder"
@@ -45,10 +45,24 @@ compile mimalloc . libmimalloc.a mimalloc-static -DMI_BUILD_TESTS=OFF -DMI_OVERR
 # The programs have operators new of their own (compiler/command_line/throwing_new.cpp).
 objcopy --wildcard --weaken-symbol='_Zn*' --weaken-symbol='_Zd*' "$folder/libmimalloc.a"
 
+# Debian's archive of RE2 is for programs alone. Its tables are data, which a shared library takes; what generates them
+# wants the Unicode Consortium's files.
+re2=$(echo "$folder"/source/re2-*/)
+mkdir "$folder/build-re2"
+(
+  cd "$folder/build-re2"
+  ar x "$(c++ -print-file-name=libre2.a)" perl_groups.o unicode_casefold.o unicode_groups.o
+  for source in "$re2"/re2/*.cc "$re2"/util/{rune,strutil}.cc; do
+    c++ -std=c++17 -O2 -DNDEBUG -fPIC -pthread -ffunction-sections -fdata-sections -I "$re2" -c "$source"
+  done
+  ar rcs "$folder/libre2.a" ./*.o
+) >>"$folder/log" 2>&1 || stop "re2 could not be compiled; $folder/log says why"
+cp "$re2/debian/copyright" "$folder/licences/re2"
+
 # The rest that is linked or compiled in: its archives and headers are those of the installed packages.
-for package in llvm-19-dev libre2-dev libdeflate-dev zlib1g-dev libzstd-dev libxxhash-dev libcli11-dev libflatbuffers-dev \
+for package in llvm-19-dev libdeflate-dev zlib1g-dev libzstd-dev libxxhash-dev libcli11-dev libflatbuffers-dev \
   libstdc++-12-dev; do
   [[ ! -e /usr/share/doc/$package/copyright ]] || cp "/usr/share/doc/$package/copyright" "$folder/licences/$package"
 done
 rm -rf "$folder/lists" "$folder"/build-* "$folder/source"
-touch "$folder/complete"
+echo "${packages[*]}" >"$folder/complete"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a wheel from a clean clone of what is committed, as docs/python.md says, and tries it in an environment that has
-# nothing else. Takes as long as compiling everything, or a minute or two where the compiler cache has it from the build
+# Builds a source distribution from a clean clone of what is committed, and from that a wheel, as docs/python.md says, and
+# tries it in an environment that has nothing else. Takes as long as compiling everything, or a minute or two where the compiler cache has it from the build
 # tree: it knows compilers by their names, and Python would call this one otherwise than CMake does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,11 @@ trap 'rm -rf "$folder"' EXIT
 git clone --quiet . "$folder/clone"
 python3 -m venv "$folder/building"
 export CC=cc CXX=c++
-"$folder/building/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$folder" "$folder/clone"
+pip=("$folder/building/bin/pip" --quiet --disable-pip-version-check)
+"${pip[@]}" install build==1.6.1
+"$folder/building/bin/python" -m build --sdist --outdir "$folder" "$folder/clone" >/dev/null
+rm -rf "$folder/clone"
+"${pip[@]}" wheel --no-deps --wheel-dir "$folder" "$folder"/ucp_checkpoint-*.tar.gz
 python3 -m venv "$folder/using"
 "$folder/using/bin/pip" install --quiet --disable-pip-version-check --no-deps "$folder"/ucp_checkpoint-*.whl
 
@@ -34,4 +38,4 @@ except ucp.Error as error:
 else:
     raise AssertionError("numpy came from somewhere")
 PYTHON
-ls -l "$folder"/ucp_checkpoint-*.whl
+ls -l "$folder"/ucp_checkpoint-*

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ class ModuleState:
 
     is_named_alike = True  # The ranks of each machine together have tensors of the same names.
     is_of_engine = False
+    is_there = True  # When the tier is made; else it is restored later.
     waits = False  # step() returns when the state is copied; else the optimizer waits.
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
@@ -59,6 +61,42 @@ class ModuleState:
         elif is_first:
             said = "ucp.memory: `%s` has %d groups of parameters and the optimizer %d; it keeps its own settings"
             _log.warning(said, path, len(groups), len(self._groups))
+
+
+class LaterState(ModuleState):
+    """Of what a framework makes only when its run has begun. A version is chosen before, and loaded then."""
+
+    is_there = False
+
+    def __init__(self, is_of_engine: bool) -> None:
+        self.is_of_engine = is_of_engine
+        self._give: Callable[[ModuleState], None] | None = None
+        self._values: tuple[str, Mapping[str, Any], bool] | None = None
+
+    def load(self, path: str, machines: Machines, place: Path, verify: bool) -> None:
+        """The version can be read: another one is taken now, or none."""
+        if verify:
+            machines.first_does(partial(_verify, path))
+        self._give = lambda state: state.load(path, machines, place, False)
+
+    def take(self, path: str, values: Mapping[str, Any], is_first: bool) -> None:
+        """Until the state is there."""
+        self._values = path, values, is_first
+
+    def begin(self, state: ModuleState) -> None:
+        """It is there, and gets what was chosen. All ranks call it."""
+        self.is_named_alike, self.waits = state.is_named_alike, state.waits
+        self.saver, self.now = state.saver, state.now  # type: ignore[method-assign]
+        if self._give is not None and self._values is not None:
+            self._give(state)
+            state.take(*self._values)
+
+
+def _verify(path: str) -> None:
+    from ucp_checkpoint._jobs import verify
+
+    if found := verify(Path(path))["differences"]:
+        raise failure("data", f"`{path}`: {found[0]}")
 
 
 def values_of(path: str) -> tuple[int, list[dict[str, Any]]]:

@@ -1,7 +1,11 @@
-"""`any_topology`: a DeepSpeedStrategy of Lightning that resumes from a checkpoint of any topology."""
+"""`any_topology`: a DeepSpeedStrategy of Lightning that resumes from a checkpoint of any topology.
+
+`memory_tier`: a callback that keeps the state of its engine in the memory of its machines, and goes on from there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ucp_checkpoint._failure import failure
@@ -41,3 +45,16 @@ def any_topology(strategy: Strategy, **options: Any) -> Strategy:
 
     named.load_checkpoint = load_checkpoint
     return strategy
+
+
+def memory_tier(*, load: Mapping[str, Any] | None = None, **settings: Any) -> Any:
+    """A callback for a Trainer with a DeepSpeedStrategy: `Trainer(callbacks=[…, memory_tier(job="llama")])`.
+
+    fit() goes on from the newest version of the job, if there is one, and keeps versions. They may be of any number of
+    processes and any ZeRO stage. `settings` are those of `ucp.memory.Tier`; `load` has further arguments of
+    `ucp.deepspeed.load_checkpoint`, such as `spec`. Callbacks that come before it are restored as they were at the end
+    of the step. Versions are removed when fit() ends, unless an error ends it.
+    """
+    from ucp_checkpoint._lightning_tier import LightningTier
+
+    return LightningTier(load or {}, settings)

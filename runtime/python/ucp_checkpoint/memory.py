@@ -112,8 +112,9 @@ class Tier:
             self._epoch, self._world = self._agree_on_start()
             self.restored = self._restore()
             how: dict[str, Any] = {"no_dist": no_dist, "timeout": timeout, "threads": threads}
-            how["extra"] = self._entries(0)
-            self._make_savers(min(copies, self._machines.count), how)
+            self._how = how | {"copies": min(copies, self._machines.count)}
+            if self._state.is_there:
+                self._begin()
         except BaseException:
             self._folder.release()
             raise
@@ -303,6 +304,11 @@ class Tier:
         """A later epoch than any that a machine knows of (M4)."""
         said = self._ranks.all_tell([self._folder.next_epoch() if self._machines.speaks else 0, new_world()])
         return max(int(epoch) for epoch, _ in said), str(said[0][1])
+
+    def _begin(self) -> None:
+        """From now on there is a state to keep. All ranks call it."""
+        how = self._how | {"extra": self._entries(0)}
+        self._make_savers(how.pop("copies"), how)
 
     def _make_savers(self, copies: int, how: dict[str, Any]) -> None:
         if self._machines.count == 1:

@@ -1,8 +1,13 @@
-"""`resume`: the Trainer of transformers goes on, under DeepSpeed, from a `checkpoint-N` of any topology."""
+"""`resume`: the Trainer of transformers goes on, under DeepSpeed, from a `checkpoint-N` of any topology.
+
+`memory_tier`: it keeps its state in the memory of its machines, and goes on from there.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +41,29 @@ def resume(trainer: Any, checkpoint: str | os.PathLike[str] | bool = True, **opt
 
     with deepspeed.any_topology(**options):
         return trainer.train(resume_from_checkpoint=checkpoint)
+
+
+@contextmanager
+def memory_tier(trainer: Any, *, load: Mapping[str, Any] | None = None, **settings: Any) -> Iterator[str | None]:
+    """A `ucp.memory.Tier` around `trainer.train()`; gives what that takes as `resume_from_checkpoint`.
+
+    `with memory_tier(trainer, job="llama") as newest: trainer.train(resume_from_checkpoint=newest)`: the Trainer goes
+    on from the newest version of the job, if there is one, and keeps versions. It may run under DeepSpeed, on any
+    number of processes and at any ZeRO stage, or with DistributedDataParallel, or as one process. `settings` are those
+    of the tier; `load` has further arguments of `ucp.deepspeed.load_checkpoint`, such as `spec`. Versions are removed
+    at the end, unless an error ends it. All processes call it.
+    """
+    if trainer.is_fsdp_enabled or (not trainer.is_deepspeed_enabled and trainer.args.n_gpu > 1):
+        runs = "with FSDP" if trainer.is_fsdp_enabled else "with DataParallel"
+        raise failure(
+            "unsupported",
+            f"this Trainer runs {runs}, of which it keeps no versions; take DeepSpeed or DistributedDataParallel, or "
+            "`ucp.memory.Tier` in a loop of your own",
+        )
+    if "extra" in settings:
+        raise failure("usage", "`extra` holds Trainer's own files here; a callback keeps values by ExportableState")
+    from ucp_checkpoint._trainer_tier import TrainerTier
+
+    kept = TrainerTier(trainer, dict(load or {}), settings)
+    with kept, kept.lent():
+        yield kept.folder()

@@ -62,6 +62,7 @@ class EngineState(ModuleState):
         self._engine, self._client_state, self._options = engine, client_state, options
         self._base = _base_optimizer(engine)
         self.waits = self._base is None
+        self.client: dict[str, Any] = {}  # That of the version that was loaded.
 
     def saver(self, part: int | None, **how: Any) -> Saver:
         """The optimizer waits for its staging."""
@@ -103,7 +104,7 @@ class EngineState(ModuleState):
             raise failure("usage", f"{said}one path on all machines")
         try:
             machines.first_does(partial(write_folder, path, folder, verify))
-            load_checkpoint(self._engine, folder, **self._options)
+            _, self.client = load_checkpoint(self._engine, folder, **self._options)
         finally:
             if machines.speaks:
                 shutil.rmtree(folder, ignore_errors=True)

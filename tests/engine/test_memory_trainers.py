@@ -1,0 +1,189 @@
+"""Trainers that keep their state in memory are killed, and go on as if they had not been."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from fixtures.lightning_trainer import LightningRun
+from fixtures.serve import EngineError, Engines
+from fixtures.trainer import TrainerRun
+from test_trainer import OTHER_RANKS
+
+sys.path.insert(0, str(Path(os.environ.get("UCP_BIN", "bin")).parent / "python"))
+
+import ucp_checkpoint as ucp
+
+pytest.importorskip("accelerate", reason="Trainer needs accelerate, which this environment was made without")
+
+
+def die(engines: Engines, run: TrainerRun | LightningRun) -> None:
+    """The version of the step before the last one is there; that of the last one may be."""
+    with pytest.raises(EngineError, match="ended with status -9"):
+        engines.ask(run)
+    assert run.memory is not None and run.dies_after is not None
+    until = time.monotonic() + 30
+    while not list(run.memory.rglob(f"step-{run.dies_after - 2}")) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+# The stage and the ranks of the run that is killed, and of the one that goes on; without a stage it is DDP, or alone.
+@pytest.mark.parametrize(
+    ("stage", "ranks", "next_stage", "next_ranks"),
+    [(1, 2, 1, 2), (2, 2, 3, 1), (3, 2, 3, 2), (None, 2, None, 2), (None, 1, None, 1)],
+)
+def test_a_killed_trainer_goes_on(
+    stage: int | None, ranks: int, next_stage: int | None, next_ranks: int, engines: Engines, tmp_path: Path
+) -> None:
+    """With the losses, rates and counts of a Trainer that was never stopped."""
+    whole = engines.ask(TrainerRun(tmp_path, ranks, stage, save_at=99))
+    run = TrainerRun(tmp_path, ranks, stage, save_at=99, memory=tmp_path / "memory", dies_after=4)
+    die(engines, run)
+    resumed = engines.ask(replace(run, ranks=next_ranks, stage=next_stage, dies_after=None))
+    assert resumed["first_step"] in (3, 4)
+    assert (resumed["step"], resumed["rates"]) == (whole["step"], whole["rates"])
+    if ranks == next_ranks:
+        assert resumed["drawn"] == whole["drawn"][resumed["first_step"] :]
+    is_same = (ranks, stage) == (next_ranks, next_stage)
+    assert resumed["losses"] == pytest.approx(whole["losses"], abs=0 if is_same else OTHER_RANKS)
+    assert not list((tmp_path / "memory").rglob("step-*"))
+
+
+# Steps are three in an epoch.
+@pytest.mark.parametrize(
+    ("stage", "ranks", "next_stage", "next_ranks", "step"), [(2, 2, 2, 2, 3), (3, 2, 3, 2, 5), (1, 2, 3, 1, 5)]
+)
+def test_a_killed_lightning_goes_on(
+    stage: int, ranks: int, next_stage: int, next_ranks: int, step: int, engines: Engines, tmp_path: Path
+) -> None:
+    """At the same step of the same epoch, with what callbacks and the loader knew."""
+    pytest.importorskip("lightning_fabric", reason="this environment was made without Lightning")
+    whole = engines.ask(LightningRun(tmp_path / "whole", ranks, stage))
+    run = LightningRun(tmp_path / "killed", ranks, stage, memory=tmp_path / "memory", dies_after=step)
+    die(engines, run)
+    resumed = engines.ask(replace(run, ranks=next_ranks, stage=next_stage, dies_after=None))
+    first = len(whole["losses"]) - len(resumed["losses"])
+    assert first in (step - 1, step)
+    for told in ("rates", "places"):
+        assert resumed[told] == whole[told][first:]
+    assert (resumed["step"], resumed["epochs"]) == (whole["step"], whole["epochs"])
+    near = 0 if (ranks, stage) == (next_ranks, next_stage) else OTHER_RANKS
+    assert resumed["losses"] == pytest.approx(whole["losses"][first:], abs=near)
+    assert not list((tmp_path / "memory").rglob("step-*"))
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[tuple[Any, SimpleNamespace]]:
+    """The module, and a Trainer in one process that has nothing but what a tier asks of it."""
+    from transformers import TrainerControl, TrainerState
+
+    from ucp_checkpoint import transformers
+
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters())
+    callbacks: list[Any] = []
+    yield transformers, SimpleNamespace(
+        is_deepspeed_enabled=False,
+        is_fsdp_enabled=False,
+        args=SimpleNamespace(process_index=0, n_gpu=0),
+        model_wrapped=model,
+        optimizer=optimizer,
+        lr_scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0),
+        state=TrainerState(),
+        control=TrainerControl(),
+        callback_handler=SimpleNamespace(callbacks=callbacks),
+        remove_callback=callbacks.remove,
+        _save_rng_state=lambda folder: None,
+        _save_scaler=lambda folder: None,
+        _load_from_checkpoint=lambda folder: None,
+    )
+
+
+def interrupted(module: Any, trainer: Any, root: Path, **settings: Any) -> None:
+    """Two steps, and an error."""
+    with pytest.raises(KeyError), module.memory_tier(
+        trainer, job="job", directory=root, every=1, **settings
+    ) as newest:
+        assert newest is None
+        (callback,) = trainer.callback_handler.callbacks
+        trainer.state.global_step = 0
+        callback.on_train_begin(trainer.args, trainer.state, trainer.control)
+        for step in range(3):
+            trainer.state.global_step = step
+            callback.on_step_begin(trainer.args, trainer.state, trainer.control)
+        raise KeyError
+    assert trainer.callback_handler.callbacks == []
+
+
+def test_a_version_that_train_does_not_take(parts: tuple[Any, Any], tmp_path: Path) -> None:
+    """Nothing is loaded where Trainer begins anew."""
+    module, trainer = parts
+    interrupted(module, trainer, tmp_path)
+    before = trainer.model_wrapped.weight.detach().zero_().clone()
+    with (
+        pytest.raises(ucp.Error, match=r"begins with step 0, .* end of step 1; give train\(\) what"),
+        module.memory_tier(trainer, job="job", directory=tmp_path) as newest,
+    ):
+        assert sorted(os.listdir(newest)) == ["global_step0", "scheduler.pt", "trainer_state.json"]
+        trainer.state.global_step = 0
+        trainer.callback_handler.callbacks[0].on_train_begin(trainer.args, trainer.state, trainer.control)
+    assert torch.equal(trainer.model_wrapped.weight, before)
+    assert (tmp_path / "job" / "step-1").exists()
+    assert not Path(newest).exists()
+
+
+def test_damage_is_found_before_training(parts: tuple[Any, Any], tmp_path: Path) -> None:
+    """A version is chosen before there is anything to load it into."""
+    module, trainer = parts
+    interrupted(module, trainer, tmp_path)
+    data = tmp_path / "job" / "step-1" / "__0_0.distcp"
+    content = bytearray(data.read_bytes())
+    content[content.index(trainer.model_wrapped.weight.detach().numpy().tobytes()) + 100] ^= 1
+    data.write_bytes(content)
+    with (
+        pytest.raises(ucp.Error, match=r"no version of the job can be read: `.*step-1"),
+        module.memory_tier(trainer, job="job", directory=tmp_path),
+    ):
+        raise AssertionError
+    interrupted(module, trainer, tmp_path / "other", fallback=tmp_path / "storage", persist_every=1)
+    storage = {"fallback": tmp_path / "storage", "persist_every": 1}
+    with module.memory_tier(trainer, job="job", directory=tmp_path, **storage) as newest:
+        state = json.loads((Path(newest) / "trainer_state.json").read_text())
+    assert state["global_step"] == 2
+
+
+def test_refusals(parts: tuple[Any, Any], tmp_path: Path) -> None:
+    """Before there is a folder."""
+    module, trainer = parts
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({"is_fsdp_enabled": True}, {}, "this Trainer runs with FSDP, of which"),
+        ({"args": SimpleNamespace(n_gpu=2)}, {}, "this Trainer runs with DataParallel, of which"),
+        ({}, {"extra": dict}, "`extra` holds Trainer's own files here"),
+    ]
+    for changes, settings, said in cases:
+        changed = SimpleNamespace(**(vars(trainer) | changes))
+        with (
+            pytest.raises(ucp.Error, match=said),
+            module.memory_tier(changed, job="job", directory=tmp_path, **settings),
+        ):
+            raise AssertionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lightning_without_an_engine() -> None:
+    """Is refused by the name of the strategy."""
+    pytest.importorskip("lightning_fabric", reason="this environment was made without Lightning")
+    from ucp_checkpoint.lightning import memory_tier
+
+    with pytest.raises(ucp.Error, match="a Trainer with a DeepSpeedStrategy, and this has a SimpleNamespace"):
+        memory_tier(job="job").on_fit_start(SimpleNamespace(strategy=SimpleNamespace()), None)

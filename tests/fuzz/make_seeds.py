@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
+OF_MEGATRON = FIXTURES / "megatron_core/llama_own_buffers_tp2_pp2_dp2"
 OF_DCP = ROOT / "tests/unit/compiler/formats/dcp/samples"
 OF_ARCHIVES = ["zero1_dp2", "zero3_frozen_dp4", "pipeline_pp2", "zero0_fused_fp16", "moe_ep2_dp4", "autotp_tp2_dp2"]
 STRATEGIES = [
@@ -70,10 +71,11 @@ def main() -> None:
     run("ucprun", "convert", source, folders / "universal", "--to", "universal")
     run("ucprun", "convert", source, folders / "safetensors", "--to", "safetensors:states=all,names=memory")
     shutil.copytree(OF_DCP / "saved", folders / "dcp")
+    shutil.copytree(OF_MEGATRON / "checkpoint/iter_0001000", folders / "megatron")
     for path in OF_DCP.glob("*.metadata"):
         write(out / "dcp_metadata", path.stem, path.read_bytes())
     write(out / "dcp_metadata", "ranks", (OF_DCP / "torch_checkpointing" / "metadata.pkl").read_bytes())
-    for format_name in ("deepspeed", "universal", "safetensors", "dcp"):
+    for format_name in ("deepspeed", "universal", "safetensors", "dcp", "megatron"):
         paths = sorted(path for path in (folders / format_name).rglob("*") if path.is_file())
         for number, path in enumerate(paths):
             if number < 256 and path.stat().st_size < 100_000:

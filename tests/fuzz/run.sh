@@ -49,7 +49,7 @@ for target in "${targets[@]}"; do
     fuzz "$target" "$target"
     continue
   fi
-  for format in deepspeed universal safetensors dcp; do
+  for format in deepspeed universal safetensors dcp megatron; do
     UCP_FUZZ_FOLDER=$(readlink -f "$folder/seeds/folders/$format") fuzz folder "folder-$format"
   done
 done

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds a source distribution from a clean clone of what is committed, and from that a wheel, as docs/python.md says, and
-# tries it in an environment that has nothing else. Takes as long as compiling everything, or a minute or two where the compiler cache has it from the build
-# tree: it knows compilers by their names, and Python would call this one otherwise than CMake does.
+# Builds a source distribution from a clean clone of what is committed, and from that a wheel, as docs/python.md says,
+# and tries it in an environment that has nothing else. Takes as long as compiling everything, or a minute or two where
+# the compiler cache has it from the build tree: it knows compilers by their names, and Python would call this one
+# otherwise than CMake does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -76,8 +76,8 @@ class Usage(ProgramTest):
         for words, sentence in (
             (
                 "",
-                "name what to do: convert, run, load, inspect, verify, diff, trace, synth, bench, memory, completion, "
-                "help",
+                "name what to do: convert, run, load, inspect, verify, diff, trace, synth, bench, memory, cluster, "
+                "simulate, completion, help",
             ),
             ("inspekt in", "there is no subcommand `inspekt`; did you mean `inspect`?"),
             (

@@ -1,5 +1,6 @@
 #include "runtime/python/raise.h"
 
+#include <exception>
 #include <new>
 
 #include "compiler/support/out_of_memory.h"
@@ -28,6 +29,14 @@ void SetPythonError(const RaisedFailure& failure) {
   PyErr_SetObject(kind, error.ptr());
 }
 
+void TranslateFailure(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const RaisedFailure& failure) {
+    SetPythonError(failure);
+  }
+}
+
 }  // namespace
 
 void Raise(llvm::Error error) {
@@ -46,10 +55,8 @@ void AddErrorClass(nb::module_& module) {
   module.attr("OutOfMemory") = nb::borrow(memory_class);
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
-      std::rethrow_exception(thrown);
-    } catch (const RaisedFailure& failure) {
-      SetPythonError(failure);
-    } catch (const std::bad_alloc&) {
+      TranslateFailure(thrown);
+    } catch (const std::bad_alloc&) {  // Also while a failure was translated.
       SetPythonError({ErrorCode::kMemory, std::string(kOutOfMemory)});
     }
   });

@@ -12,11 +12,16 @@ packages=(antlr4-cpp-runtime fmtlib highway mimalloc re2)
 step "Sources of ${packages[*]}, from Debian"
 rm -rf "$folder"
 mkdir -p "$folder/lists/partial" "$folder/source" "$folder/licences"
-# shellcheck source=/dev/null
-release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-[[ -n $release ]] || stop "/etc/os-release names no release of Debian; build portable programs there"
-echo "deb-src http://deb.debian.org/debian $release main" >"$folder/sources.list"
-apt=(apt-get -q -o "Dir::Etc::sourcelist=$folder/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$folder/lists"
+# The sources are where this machine has its packages from.
+mkdir "$folder/from"
+if [[ -e /etc/apt/sources.list.d/debian.sources ]]; then
+  sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >"$folder/from/debian.sources"
+elif [[ -e /etc/apt/sources.list ]]; then
+  sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >"$folder/from/debian.list"
+else
+  stop "this machine names no packages of Debian in /etc/apt; build portable programs where it does"
+fi
+apt=(apt-get -q -o Dir::Etc::sourcelist=- -o "Dir::Etc::sourceparts=$folder/from" -o "Dir::State::lists=$folder/lists"
   -o APT::Sandbox::User=root)
 "${apt[@]}" update >"$folder/log" 2>&1 || stop "the list of sources could not be read; $folder/log has what apt-get said"
 (cd "$folder/source" && "${apt[@]}" source "${packages[@]}") >>"$folder/log" 2>&1 ||
@@ -64,5 +69,5 @@ for package in llvm-19-dev libdeflate-dev zlib1g-dev libzstd-dev libxxhash-dev l
   libstdc++-12-dev; do
   [[ ! -e /usr/share/doc/$package/copyright ]] || cp "/usr/share/doc/$package/copyright" "$folder/licences/$package"
 done
-rm -rf "$folder/lists" "$folder"/build-* "$folder/source"
+rm -rf "$folder/lists" "$folder/from" "$folder"/build-* "$folder/source"
 echo "${packages[*]}" >"$folder/complete"

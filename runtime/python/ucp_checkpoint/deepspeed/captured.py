@@ -8,20 +8,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine
+
+from .stand_in import StandIn, standing_in
 
 
-class Captured(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed has no types.
-    """Stands in for the engine's checkpoint engine. A file is memory (memfd) that is gone with this process, and a link
-    to it where the file would be, which the processes of this machine can follow."""
+class Captured(StandIn):
+    """A file is memory (memfd) that is gone with this process, and a link to it where the file would be, which the
+    processes of this machine can follow."""
 
     def __init__(self) -> None:
         super().__init__()
         self._memory: list[int] = []
-        self.problem: Exception | None = None  # The first. The engine goes on, since others wait in its collectives.
-
-    def create(self, info: Any) -> None:
-        """Nothing: the folder is there."""
 
     def save(self, state_dict: Any, path: str) -> None:
         """As torch.save writes it."""
@@ -33,14 +30,6 @@ class Captured(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed has no type
         except Exception as error:
             self.problem = self.problem or error
 
-    def load(self, path: str, map_location: Any = None) -> Any:
-        """Not while the engine saves."""
-        raise NotImplementedError
-
-    def commit(self, info: Any) -> bool:
-        """Nothing: what counts is the folder that is made of these files."""
-        return True
-
     def forget(self) -> None:
         """The memory of all files is free then."""
         while self._memory:
@@ -50,12 +39,9 @@ class Captured(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed has no type
 @contextmanager
 def captured(engine: Any) -> Iterator[Captured]:
     """While this lasts, the engine saves to memory; that memory lasts as long."""
-    own, files = engine.checkpoint_engine, Captured()
-    engine.checkpoint_engine = files
-    engine._copy_recovery_script = lambda _: None
+    files = Captured()
     try:
-        yield files
+        with standing_in(engine, files):
+            yield files
     finally:
-        engine.checkpoint_engine = own
-        del engine._copy_recovery_script
         files.forget()

@@ -8,16 +8,15 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
-from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine
 
 from .._engine_files import HEADER, ROW_BYTES, SMALL, Records
 from .._failure import failure
+from .stand_in import StandIn, standing_in
 
 _LARGE_BYTES = 4096  # From here on a storage is an entry of its own.
 _PICKLE_PROTOCOL = 2  # As torch.save has it.
@@ -52,18 +51,14 @@ class _Archive:
         return {SMALL: torch.frombuffer(content, dtype=torch.uint8), **self.large}
 
 
-class Recorded(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed has no types.
-    """Stands in for the engine's checkpoint engine, and keeps the records of each file by its name."""
+class Recorded(StandIn):
+    """Keeps the records of each file by its name."""
 
     def __init__(self, changing: set[int]) -> None:
         """`changing`: addresses of storages that may change while the optimizer waits; they are copied."""
         super().__init__()
         self.files: dict[str, Records] = {}
-        self.problem: Exception | None = None  # The first. The engine goes on, since others wait in its collectives.
         self._changing = changing
-
-    def create(self, info: Any) -> None:
-        """Nothing."""
 
     def makedirs(self, path: Any, exist_ok: bool = False) -> None:
         """Nothing: there are no files."""
@@ -80,23 +75,7 @@ class Recorded(CheckpointEngine):  # type: ignore[misc]  # DeepSpeed has no type
         except Exception as error:
             self.problem = self.problem or error
 
-    def load(self, path: str, map_location: Any = None) -> Any:
-        """Not while the engine saves."""
-        raise NotImplementedError
 
-    def commit(self, info: Any) -> bool:
-        """Nothing: what counts is the version that is made of these files."""
-        return True
-
-
-@contextmanager
-def recorded(engine: Any, changing: set[int]) -> Iterator[Recorded]:
+def recorded(engine: Any, changing: set[int]) -> AbstractContextManager[Recorded]:
     """While this lasts, the engine saves into records."""
-    own, files = engine.checkpoint_engine, Recorded(changing)
-    engine.checkpoint_engine = files
-    engine._copy_recovery_script = lambda _: None
-    try:
-        yield files
-    finally:
-        engine.checkpoint_engine = own
-        del engine._copy_recovery_script
+    return standing_in(engine, Recorded(changing))

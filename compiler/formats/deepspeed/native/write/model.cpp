@@ -1,6 +1,7 @@
 #include "compiler/formats/deepspeed/native/write/model.h"
 
 #include <algorithm>
+#include <map>
 
 #include "compiler/formats/deepspeed/common/family_state.h"
 #include "compiler/formats/deepspeed/common/file_names.h"
@@ -251,10 +252,13 @@ class StatesComposer {
 
   // The first rank's file says it for all.
   ValuePtr SharedParams(bool is_first) const {
-    std::vector<Entry> shared;
-    if (is_first) {
-      for (const auto& [alias, name] : request_.training.aliases) shared.push_back({MakeText(alias), MakeText(name)});
+    if (!is_first) return MakeDict({});
+    std::map<std::string, std::string> names = request_.training.aliases;
+    for (const LogicalTensor* tensor : held_) {
+      for (const std::string& alias : request_.layout.Find(tensor->name)->aliases) names.emplace(alias, tensor->name);
     }
+    std::vector<Entry> shared;
+    for (const auto& [alias, name] : names) shared.push_back({MakeText(alias), MakeText(name)});
     return MakeDict(std::move(shared));
   }
 

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <string_view>
 
 #include "compiler/infer/embedded_reading.h"
 #include "compiler/support/error.h"
@@ -81,14 +83,36 @@ class TwoDegrees {
   const Observation& observation_;
 };
 
+// The dimension that tensor parallelism cuts of a linear layer with one of the usual names, as Megatron, AutoTP and the
+// plans in transformers do it; nothing for another name. A bias of the layers whose inputs are cut is whole.
+std::optional<std::size_t> UsualCut(const ObservedTensor& tensor) {
+  static constexpr std::array<std::string_view, 5> kOutputs = {"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"};
+  static constexpr std::array<std::string_view, 2> kInputs = {"o_proj", "down_proj"};
+  const std::string_view name = tensor.name;
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const std::string_view layer = name.substr(0, dot).substr(name.substr(0, dot).rfind('.') + 1);
+  const std::size_t rank = tensor.by_rank.front().size();
+  const bool is_weight = name.substr(dot) == ".weight" && rank == 2;
+  const bool is_bias = name.substr(dot) == ".bias" && rank == 1;
+  if ((is_weight || is_bias) && std::ranges::find(kOutputs, layer) != kOutputs.end()) return 0;
+  if (is_weight && std::ranges::find(kInputs, layer) != kInputs.end()) return 1;
+  return std::nullopt;
+}
+
+// One rank's headers show no cut. A usual name proposes one.
+Decision DecideWhole(const ObservedTensor& tensor) {
+  const std::optional<std::size_t> cut = UsualCut(tensor);
+  if (!cut) return {&tensor, {WholeReading(tensor.by_rank.front())}, ""};
+  const char* question = "its name alone says that tp cuts it so: does it";
+  return {&tensor, {CutReading(tensor.by_rank, *cut)}, question};
+}
+
 // One degree only. Ranks of different sizes show the cut; ranks of equal sizes could be rows, columns or copies.
 Decision DecideAlone(const ObservedTensor& tensor) {
+  if (tensor.by_rank.size() == 1) return DecideWhole(tensor);
   Decision decision{&tensor, {}, ""};
   const LocalShape& shape = tensor.by_rank.front();
-  if (tensor.by_rank.size() == 1) {
-    decision.readings.push_back(WholeReading(shape));
-    return decision;
-  }
   std::vector<std::size_t> unequal = UnequalDims(tensor.by_rank);
   if (unequal.size() == 1) {
     decision.readings.push_back(CutReading(tensor.by_rank, unequal.front()));

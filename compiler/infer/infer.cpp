@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "compiler/infer/decide.h"
 #include "compiler/infer/group_names.h"
@@ -14,6 +15,8 @@
 
 namespace ucp {
 namespace {
+
+constexpr const char* kHead = "lm_head.weight";  // Of the models of transformers.
 
 class Drafter {
  public:
@@ -96,6 +99,19 @@ class Drafter {
   NumberNames names_;
 };
 
+// Files of one model leave out the second name of a tied tensor; its configuration says that there is one.
+void AddTieOfConfiguration(const Inventory& inventory, Observation& observation) {
+  const auto said = inventory.facts.find("config.tie_word_embeddings");
+  if (said == inventory.facts.end() || said->second.value != FactValue{true}) return;
+  const auto named = [&](std::string_view name) {
+    return std::ranges::find(observation.tensors, name, &ObservedTensor::name);
+  };
+  if (named(kHead) != observation.tensors.end() || observation.aliases.contains(kHead)) return;
+  for (const char* embedding : {"model.embed_tokens.weight", "transformer.wte.weight"}) {
+    if (named(embedding) != observation.tensors.end()) observation.aliases.emplace(kHead, embedding);
+  }
+}
+
 }  // namespace
 
 llvm::Expected<DraftSpec> InferSpec(const Inventory& inventory, const Inventory* elsewhere) {
@@ -106,6 +122,7 @@ llvm::Expected<DraftSpec> InferSpec(const Inventory& inventory, const Inventory*
                 inventory.root, ep);
   }
   UCP_ASSIGN_OR_RETURN(Observation observation, Observe(inventory, elsewhere));
+  AddTieOfConfiguration(inventory, observation);
   UCP_ASSIGN_OR_RETURN(std::vector<Decision> decisions, Decide(observation, inventory.embedded()));
   Drafter drafter(inventory, observation);
   std::vector<DraftNode> nodes = drafter.Draft(decisions);

@@ -22,8 +22,11 @@ class Writer {
                           Printable(heading.embedded)));
     }
     if (observation.tp == 1 && observation.elsewhere_tp == 1) {
-      Line(0, "// At tp=1 nothing is cut, and headers cannot tell what another degree would cut: write @tp behind the");
-      Line(0, "// factors that tensor parallelism splits.");
+      Line(0,
+           "// At tp=1 nothing is cut, and headers cannot tell what another degree would cut. Layers with the usual");
+      Line(0,
+           "// names have the usual cuts, as questions; write @tp behind the other factors that tensor parallelism "
+           "splits.");
     }
   }
 

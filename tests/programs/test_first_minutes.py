@@ -47,14 +47,17 @@ def write_safetensors(path: Path, shapes: dict[str, list[int]], dtypes: dict[str
 class FirstMinutes(ProgramTest):
     """Each sentence names the thing and the next step."""
 
-    def model(self, dtypes: dict[str, str] | None = None, *, config: bool = True) -> Path:
+    def model(self, dtypes: dict[str, str] | None = None, *, config: bool = True, tied: bool = False) -> Path:
         folder = self.folder / "llama"
         folder.mkdir()
-        write_safetensors(folder / "model.safetensors", llama_shapes(), dtypes or {})
+        shapes = llama_shapes()
+        if tied:
+            del shapes["lm_head.weight"]
+        write_safetensors(folder / "model.safetensors", shapes, dtypes or {})
         if config:
             names = {"hidden_size": HIDDEN, "intermediate_size": FFN, "num_attention_heads": HEADS,
                      "num_key_value_heads": KV_HEADS, "num_hidden_layers": LAYERS, "vocab_size": VOCAB,
-                     "tie_word_embeddings": False, "model_type": "llama"}  # fmt: skip
+                     "tie_word_embeddings": tied, "model_type": "llama"}  # fmt: skip
             (folder / "config.json").write_text(json.dumps(names))
         return folder
 
@@ -69,6 +72,31 @@ class FirstMinutes(ProgramTest):
         self.assertIn("note: the source has no tag", result.stderr)
         saved = sorted(path.name for path in (self.out / "global_step0").iterdir())
         self.assertEqual(sum("optim_states" in name for name in saved), 4)
+
+    def test_what_was_written_of_a_tied_model_is_read_again(self) -> None:
+        """The second name is in the engine's files, and no pattern of their metadata has it."""
+        result = self.run_program(
+            "ucprun", "convert", self.model(tied=True), self.out, "--to", "deepspeed:tp=2,dp=2,zero=1"
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        back = self.run_program("ucprun", "verify", self.out, "--same", self.folder / "llama")
+        self.assertEqual(back.returncode, 0, back.stderr)
+
+    def test_a_draft_has_the_usual_cuts_and_ties(self) -> None:
+        """A draft is a spec as it is, and each cut that a name alone tells is a question."""
+        source = self.model(tied=True)
+        drafted = self.run_program("ucpc", "infer", source, "-o", "drafted.ucp")
+        self.assertEqual(drafted.returncode, 0, drafted.stderr)
+        self.assertIn("20 tensors, 7 questions", drafted.stderr)
+        text = (self.folder / "drafted.ucp").read_text()
+        self.assertRegex(text, r'"self_attn.k_proj.weight" +\[kv_heads@tp \* 4, hidden\]')
+        self.assertRegex(text, r'"mlp.down_proj.weight" +\[hidden, ffn@tp\]')
+        self.assertIn('tie "lm_head.weight" = "model.embed_tokens.weight"', text)
+        target = ("--to", "deepspeed:tp=2,dp=2,zero=1", "--spec", "drafted.ucp")
+        result = self.run_program("ucprun", "convert", source, self.out, *target)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        back = self.run_program("ucprun", "verify", self.out, "--same", source)
+        self.assertEqual(back.returncode, 0, back.stderr)
 
     def test_all_that_is_missing_is_said_at_once(self) -> None:
         mixed = {"model.norm.weight": "F32"}

@@ -55,15 +55,13 @@ class Drafts(ProgramTest):
         self.assertIn("kv_heads", result.stderr)
 
     def test_a_checkpoint_that_states_its_boxes(self) -> None:
-        """FSDP over tensor parallelism: to a spec its tensors are whole, and a draft changes nothing."""
+        """FSDP over tensor parallelism: to a spec its tensors are whole, and the cuts of a draft move no element."""
         source = SOURCE / "tests" / "fixtures" / "dcp" / "fsdp2_tp" / "checkpoint"
         drafted = self.run_program("ucpc", "infer", source, "-o", "drafted.ucp")
         self.assertEqual(drafted.returncode, 0, drafted.stderr)
         self.assert_done(self.convert(source, "--spec", "drafted.ucp"))
-        drafted_files = self.parameter_files()
-        self.assert_done(self.convert(source, "--force"))
-        self.assertEqual(drafted_files, self.parameter_files())
-        self.assertGreater(len(drafted_files), 20)
+        self.assertGreater(len(self.parameter_files()), 20)
+        self.assert_done(self.run_program("ucprun", "verify", self.out, "--same", source))
 
     def test_no_draft_replaces_a_file(self) -> None:
         """Drafts are edited by hand."""

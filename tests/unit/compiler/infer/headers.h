@@ -36,8 +36,8 @@ class Headers {
     }
     return *this;
   }
-  Headers& Fact(const std::string& path, std::int64_t value) {
-    inventory_.facts[path] = {{value}, "model.pt"};
+  Headers& Fact(const std::string& path, FactValue value) {
+    inventory_.facts[path] = {std::move(value), "model.pt"};
     return *this;
   }
   Headers& Embed(EmbeddedLayout layout) {

@@ -51,6 +51,39 @@ TEST(Infer, TwoDegreesDecideTheDimension) {
       "}\n");
 }
 
+// One rank shows no cut. The usual names of linear layers propose one; their norms and routers are whole.
+TEST(Infer, UsualNamesProposeCutsWhereNothingIsCut) {
+  Headers headers(1);
+  headers.Fact("config.num_attention_heads", {4}).Fact("config.num_key_value_heads", {2});
+  headers.Fact("config.hidden_size", {16}).Fact("config.intermediate_size", {40});
+  headers.Add("h.attn.q_proj.weight", {{16, 16}}).Add("h.attn.q_proj.bias", {{16}});
+  headers.Add("h.attn.k_proj.weight", {{8, 16}}).Add("h.attn.o_proj.bias", {{16}});
+  headers.Add("h.mlp.down_proj.weight", {{16, 40}}).Add("h.mlp.gate.weight", {{7, 16}});
+  headers.Add("h.q_proj.norm.weight", {{16}}).Add("h.mlp.experts.up_proj", {{7, 16, 40}});
+  const std::string text = Draft(headers);
+  EXPECT_THAT(text, HasSubstr("  // question: its name alone says that tp cuts it so: does it\n"
+                              "  \"h.attn.k_proj.weight\" [kv_heads@tp * 4, hidden]\n"));
+  EXPECT_THAT(text, HasSubstr("\"h.attn.q_proj.weight\" [heads@tp * 4, hidden]"));
+  EXPECT_THAT(text, HasSubstr("\"h.attn.q_proj.bias\" [heads@tp * 4]"));
+  EXPECT_THAT(text, HasSubstr("\"h.attn.o_proj.bias\" [hidden]"));
+  EXPECT_THAT(text, HasSubstr("\"h.mlp.down_proj.weight\" [hidden, ffn@tp]"));
+  EXPECT_THAT(text, HasSubstr("\"h.mlp.gate.weight\" [7, hidden]"));
+  EXPECT_THAT(text, HasSubstr("\"h.q_proj.norm.weight\" [hidden]"));
+  EXPECT_THAT(text, HasSubstr("\"h.mlp.experts.up_proj\" [7, hidden, ffn]"));
+}
+
+TEST(Infer, AConfigurationSaysThatTheHeadIsTied) {
+  const auto draft = [](bool tied, bool has_head) {
+    Headers headers(1);
+    headers.Fact("config.tie_word_embeddings", {tied}).Add("model.embed_tokens.weight", {{32, 16}});
+    if (has_head) headers.Add("lm_head.weight", {{32, 16}});
+    return Draft(headers);
+  };
+  EXPECT_THAT(draft(true, false), HasSubstr("  tie \"lm_head.weight\" = \"model.embed_tokens.weight\"\n"));
+  EXPECT_THAT(draft(false, false), Not(HasSubstr("tie")));
+  EXPECT_THAT(draft(true, true), Not(HasSubstr("tie")));
+}
+
 TEST(Infer, PaddingThatDependsOnTheDegreeIsAQuestion) {
   Headers one(1);
   Headers two(2);
@@ -80,7 +113,7 @@ TEST(Infer, RepeatedNamesBecomeBlocksAndConditions) {
     }
     if (i % 2 == 1) headers.Add(layer + ".window", {{4}});
   }
-  headers.Fact("config.num_hidden_layers", 6).Fact("config.hidden_size", 16);
+  headers.Fact("config.num_hidden_layers", {6}).Fact("config.hidden_size", {16});
   EXPECT_EQ(Draft(headers),
             "layout drafted {\n"
             "  block \"model.layers.{i: layers}\" {\n"
@@ -158,8 +191,8 @@ TEST(Infer, ConfigurationsSayTheUnitsOfACut) {
   headers.Add("k_proj", {{16, 64}, {16, 64}}).Add("o_proj", {{64, 32}, {64, 32}}).Add("up", {{88, 64}, {88, 64}});
   headers.Embed(layout);
   EXPECT_THAT(Draft(headers), HasSubstr("// question: are the 32 places units"));
-  headers.Fact("config.hidden_size", 64).Fact("config.num_attention_heads", 4);
-  headers.Fact("config.num_key_value_heads", 2).Fact("config.intermediate_size", 176);
+  headers.Fact("config.hidden_size", {64}).Fact("config.num_attention_heads", {4});
+  headers.Fact("config.num_key_value_heads", {2}).Fact("config.intermediate_size", {176});
   EXPECT_EQ(Draft(headers),
             "layout drafted {\n"
             "  \"k_proj\" [kv_heads@tp * 16, hidden]\n"
@@ -167,7 +200,7 @@ TEST(Infer, ConfigurationsSayTheUnitsOfACut) {
             "  \"o_proj\" [hidden, heads@tp * 16]\n"
             "  \"up\" [ffn@tp, hidden]\n"
             "}\n");
-  headers.Fact("config.head_dim", 32);  // Not hidden / heads.
+  headers.Fact("config.head_dim", {32});  // Not hidden / heads.
   EXPECT_THAT(Draft(headers), HasSubstr("\"k_proj\" [32@tp, hidden]"));
 }
 

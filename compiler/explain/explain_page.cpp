@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <llvm/Support/Base64.h>
 #include <llvm/Support/JSON.h>
+#include <llvm/Support/Path.h>
 #include <llvm/Support/SHA256.h>
 #include <llvm/Support/raw_ostream.h>
 
@@ -55,6 +56,19 @@ std::string SelectionJson(const Selection& selection) {
   return fmt::format("[{},[{}],{}]", selection.local_length(), runs, selection.runs().size() - shown);
 }
 
+// "llama", "qwen3_moe, layout hub", or "run/global_step5" of a checkpoint without a spec.
+std::string TitleOf(const Explanation& explanation) {
+  namespace path = llvm::sys::path;
+  if (explanation.spec.empty()) {
+    if (explanation.inventory == nullptr) return "a checkpoint";
+    const std::string& root = explanation.inventory->root;
+    return fmt::format("{}/{}", path::filename(path::parent_path(root)).str(), path::filename(root).str());
+  }
+  const std::string model = path::stem(explanation.spec).str();
+  const std::string& layout = explanation.layout_name;
+  return layout.empty() || layout == model ? model : fmt::format("{}, layout {}", model, layout);
+}
+
 std::string SideText(const std::string& name, const Mesh& mesh) {
   if (mesh.axes.empty()) return name.empty() ? "one rank" : name;
   return fmt::format("{}{}{}", name, name.empty() ? "" : ", ", ToString(mesh));
@@ -87,16 +101,29 @@ class PageData {
 
  private:
   void WriteHeader(llvm::json::OStream& json) const {
-    json.attribute("spec", Utf8(explanation_.spec));
+    json.attribute("title", Utf8(TitleOf(explanation_)));
     json.attribute("source", SideText(explanation_.source_name, explanation_.source_mesh));
     if (explanation_.target_mesh) {
       json.attribute("target", SideText(explanation_.target_name, *explanation_.target_mesh));
+      WriteMesh(json, "targetMesh", *explanation_.target_mesh);
     }
+    WriteMesh(json, "sourceMesh", explanation_.source_mesh);
     json.attribute("totals", TotalsText(explanation_.totals));
     json.attributeArray("values", [&] {
       for (const ExplainedValue& dim : explanation_.dims) json.value(Utf8(ValueText("dim", dim)));
       for (const ExplainedValue& fact : explanation_.facts) json.value(Utf8(ValueText("fact", fact)));
       for (const std::string& choice : explanation_.choices) json.value(Utf8(choice));
+    });
+  }
+
+  static void WriteMesh(llvm::json::OStream& json, const char* name, const Mesh& mesh) {
+    json.attributeArray(name, [&] {
+      for (const Axis& axis : mesh.axes) {
+        json.array([&] {
+          json.value(axis.name);
+          json.value(axis.size);
+        });
+      }
     });
   }
 

@@ -1,4 +1,3 @@
-"use strict";
 // The data is what compiler/explain/explain_page.cpp writes: texts and selections are stored once and named by number.
 // Everything of it reaches the page as text or as a number, never as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -90,6 +89,11 @@ function refresh() {
   byId("list").scrollTop = 0;
   drawRows();
 }
+// A long name loses its middle: what tells it from its neighbours is at its ends.
+function nameCell(name) {
+  const tail = name.length > 28 ? name.slice(-22) : "";
+  return make("span", {class: "name"}, make("span", {}, name.slice(0, name.length - tail.length)), make("span", {}, tail));
+}
 function drawRows() {
   const list = byId("list"), rows = byId("rows");
   const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 5);
@@ -99,8 +103,8 @@ function drawRows() {
     const row = make("div", {class: "row", role: "option", tabindex: "0", title: tensor.name,
                              "aria-selected": String(tensor === chosen)});
     row.style.cssText = "position:absolute;left:0;right:0;top:" + (first + i) * ROW + "px";
-    for (const text of [tensor.name, tensor.pattern, shapeText(tensor.shape), roughly(tensor.elements),
-                        tensor.line === null ? "" : tensor.line]) {
+    row.append(nameCell(tensor.name));
+    for (const text of [tensor.pattern, shapeText(tensor.shape), roughly(tensor.elements), tensor.line ?? ""]) {
       row.append(make("span", {}, String(text)));
     }
     row.addEventListener("click", () => choose(tensor));
@@ -305,6 +309,7 @@ function show(tensor) {
 }
 function choose(tensor) {
   chosen = tensor;
+  document.body.classList.remove("mapped");
   show(tensor);
   drawRows();
   history.replaceState(null, "", "#" + encodeURIComponent(tensor.name));
@@ -313,8 +318,8 @@ function choose(tensor) {
 // ---- The page ----
 
 function begin() {
-  document.title = "ucpc explain " + data.spec;
-  byId("title").textContent = data.spec || "A checkpoint without a spec";
+  document.title = data.title + " - ucpc explain";
+  byId("title").textContent = data.title;
   byId("meshes").textContent = ["source " + data.source, data.target && "target " + data.target].filter(Boolean).join(" · ");
   byId("totals").textContent = data.totals;
   const values = byId("values");
@@ -353,7 +358,8 @@ function begin() {
   try {
     asked = decodeURIComponent(location.hash.slice(1));
   } catch { /* Not a link of this page's. */ }
-  const first = tensors.find((tensor) => tensor.name === asked) || tensors[0];
-  if (first) choose(first);
+  byId("whole").addEventListener("click", showMap);
+  const first = tensors.find((tensor) => tensor.name === asked);
+  if (first) choose(first); else showMap();
 }
 begin();

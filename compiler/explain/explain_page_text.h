@@ -6,6 +6,6 @@
 namespace ucp {
 
 extern const std::string_view kExplainPage;    // explain_page.html, with {{policy}}, {{data}} and {{script}}.
-extern const std::string_view kExplainScript;  // explain_page.js
+extern const std::string_view kExplainScript;  // explain_map.js and explain_page.js
 
 }  // namespace ucp

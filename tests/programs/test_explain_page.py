@@ -96,7 +96,7 @@ class ExplainPage(ProgramTest):
         self.browser.click("#filter")
         self.browser.type("*.up")
         self.assertEqual(self.texts("#count"), ["2 of 16 tensors"])
-        self.assertEqual(self.texts("#rows .row span:first-child"), ["layers.0.up", "layers.1.up"])
+        self.assertEqual(self.texts("#rows .row .name"), ["layers.0.up", "layers.1.up"])
         self.browser.click("#rows .row:nth-child(2)")
         self.assertEqual(self.texts("h2"), ["layers.1.up"])
         self.assertEqual(self.boxes("source"), 4)
@@ -104,19 +104,50 @@ class ExplainPage(ProgramTest):
         self.browser.click("#patterns button:nth-of-type(2)")
         pattern, count = self.texts("#patterns button[aria-pressed=true]")[0].rsplit(" ", 1)
         self.assertEqual(self.texts("#count"), [f"{count} of 16 tensors"])
-        self.assertEqual(set(self.texts("#rows .row span:nth-child(2)")), {pattern})
+        self.assertEqual(set(self.texts("#rows .row > span:nth-child(2)")), {pattern})
         self.assertEqual(self.browser.complaints(), [])
+
+    def test_it_opens_on_a_map_of_the_model(self) -> None:
+        """Elements of each rank, and who feeds whom; counted by hand."""
+        self.browser.open(self.page(*SIDES))
+        self.assertEqual(self.texts("h2"), ["The whole model"])
+        self.assertEqual(
+            self.texts(".map.target tbody th"), [HOSTILE, "embed", "layers.0", "layers.1"]
+        )
+        self.assertEqual(self.texts(".map.source thead th")[1:3], ["pp=0 dp=0 tp=0", "pp=0 dp=0 tp=1"])
+        self.assertEqual(self.texts(".map.source tfoot td"), ["895", "679"] * 4)
+        self.assertEqual(self.texts(".map.target tfoot td"), ["672", "672", "672", "456"])
+        self.assertEqual(self.texts(".map.target tbody tr:nth-child(3) td"), ["204"] * 4)
+        taken = self.browser.run(
+            "[...document.querySelectorAll('.feeds tbody tr')].map((row) =>"
+            "[...row.querySelectorAll('td')].reduce((sum, cell) => sum + Number(cell.textContent), 0))"
+        )
+        self.assertEqual(taken, [672, 672, 672, 456])
+        self.browser.click(".map.source tbody tr:nth-child(3) button")
+        self.assertEqual(self.texts("#count"), ["7 of 16 tensors"])
+        self.browser.click("#rows .row:nth-child(2)")
+        self.assertEqual(len(self.texts(".map")), 0)
+        self.browser.click("#whole")
+        self.assertEqual(self.texts("h2"), ["The whole model"])
+        self.assertEqual(self.browser.complaints(), [])
+
+    def test_layers_that_are_cut_alike_are_one_row(self) -> None:
+        """Of 40, those of each stage."""
+        self.browser.open(self.page(*SIDES, layers=40))
+        rows = self.texts(".map.source tbody th")
+        self.assertEqual(rows[2:], ["layers.0 to 19", "layers.20 to 39"])
+        self.assertEqual(self.texts(".map.target tbody tr:nth-child(3) td"), ["4080"] * 4)
 
     def test_a_hostile_name_is_text(self) -> None:
         """It ends no script, makes no element, runs nothing."""
         page = self.page(*SIDES)
         self.assertNotIn("<img", page.read_text())
         self.browser.open(page)
-        self.assertEqual(self.texts("#rows .row:first-child span:first-child"), [HOSTILE])
+        self.assertEqual(self.texts("#rows .row:first-child .name"), [HOSTILE])
         self.browser.click("#rows .row:first-child")
         self.assertEqual(self.texts("h2"), [HOSTILE])
         self.assertEqual(self.browser.run("[document.images.length, document.scripts.length]"), [0, 2])
-        self.assertTrue(self.browser.run("document.title").startswith("ucpc explain "))
+        self.assertEqual(self.browser.run("document.title"), "shapes - ucpc explain")
         self.assertEqual(self.browser.complaints(), [])
 
     def test_the_policy_lets_nothing_else_run(self) -> None:
@@ -133,7 +164,7 @@ class ExplainPage(ProgramTest):
         self.assertLess(len(self.texts("#rows .row")), 100)
         self.browser.run("document.querySelector('#list').scrollTop = 1e9")
         self.browser.run("new Promise((done) => setTimeout(done, 100))")
-        self.assertIn("layers.2859.up", self.texts("#rows .row span:first-child"))
+        self.assertIn("layers.2859.up", self.texts("#rows .row .name"))
         took = self.browser.run(
             "(() => { const begin = performance.now();"
             "document.querySelector('#filter').value = '.77.'; refresh();"

@@ -1,0 +1,178 @@
+"use strict";
+// ---- The map of the whole model: rows are layers, columns are ranks, and beside it who feeds whom ----
+// It stands in front of explain_page.js in one script, and uses what is declared there.
+
+const MOST_COLUMNS = 32, MOST_LINES = 80, MOST_MEETINGS = 4e6;
+
+// The ranks of a side that can differ in what they hold: a product over the stages and the axes that cut a tensor.
+function ranksOf(mesh, cuttings) {
+  const cutting = new Set(["pp", ...cuttings.flatMap((number) => data.cuttings[number][0])]);
+  let ranks = [{}];
+  for (const [axis, size] of mesh.filter(([name, length]) => length > 1 && cutting.has(name))) {
+    ranks = ranks.flatMap((rank) => Array.from({length: Math.min(size, 2 * MOST_COLUMNS)}, (_, i) => ({...rank, [axis]: i})));
+    if (ranks.length > 2 * MOST_COLUMNS) ranks.length = 2 * MOST_COLUMNS;
+  }
+  const count = mesh.filter(([name]) => cutting.has(name)).reduce((product, [, length]) => product * length, 1);
+  return {all: ranks.slice(0, MOST_COLUMNS), hidden: Math.max(0, count - MOST_COLUMNS)};
+}
+const rankText = (rank) => Object.entries(rank).map(([axis, index]) => axis + "=" + index).join(" ") || "every rank";
+
+// For each rank, the holder whose part it has, or null.
+function holdersAt(ranks, cutting, stages) {
+  const [axes, rows] = data.cuttings[cutting];
+  const at = new Map(rows.map((row, index) => [row.slice(0, axes.length).join(), index]));
+  return ranks.map((rank) => {
+    if (stages.length && rank.pp !== undefined && !stages.includes(rank.pp)) return null;
+    const index = at.get(axes.map((axis) => rank[axis] ?? 0).join());
+    return index === undefined ? null : rows[index].slice(axes.length);
+  });
+}
+const elementsOf = (dims) => dims.reduce((product, dim) => product * real(data.selections[dim]), 1);
+
+// Layers that are cut alike, one behind the other on the same stages, are one row; so is each tensor without a layer.
+function linesOf() {
+  const layers = new Map();
+  for (const tensor of tensors) {
+    const found = /^(.*?)(\d+)(.*)$/.exec(tensor.name);
+    const key = found ? found[1] + found[2] : tensor.name;
+    if (!layers.has(key)) layers.set(key, {name: key, stem: found ? found[1] : null, number: found && found[2], tensors: [], likes: []});
+    const layer = layers.get(key);
+    layer.tensors.push(tensor);
+    layer.likes.push([found && found[3], tensor.cutting, tensor.target, tensor.stages, tensor.targetStages].join("|"));
+  }
+  const lines = [];
+  for (const layer of layers.values()) {
+    const last = lines[lines.length - 1], like = layer.likes.join("\n");
+    if (last && layer.stem !== null && last.stem === layer.stem && last.like === like) {
+      last.tensors.push(...layer.tensors);
+      last.layers += 1;
+      last.until = layer.number;
+    } else {
+      lines.push({...layer, like, layers: 1, until: null});
+    }
+  }
+  return lines;
+}
+function lineText(line) {
+  if (line.until !== null) return line.name + " to " + line.until;
+  return line.tensors.length === 1 ? line.tensors[0].name : line.name;
+}
+function filterOf(line) {
+  if (line.until !== null) return line.stem;
+  if (line.tensors.length === 1) return line.tensors[0].name;
+  return line.tensors.every((tensor) => tensor.name.startsWith(line.name + ".")) ? line.name + "." : line.name;
+}
+
+function mapTable(name, mesh, ranks, lines, cuttingOf, stagesOf) {
+  const cache = new Map();
+  const heldBy = (tensor) => {
+    const key = cuttingOf(tensor) + "|" + stagesOf(tensor);
+    if (!cache.has(key)) {
+      cache.set(key, holdersAt(ranks.all, cuttingOf(tensor), stagesOf(tensor)).map((dims) => dims ? elementsOf(dims) : 0));
+    }
+    return cache.get(key);
+  };
+  const sums = lines.map((line) => {
+    const sum = ranks.all.map(() => 0);
+    for (const tensor of line.tensors) heldBy(tensor).forEach((elements, i) => { sum[i] += elements; });
+    return sum;
+  });
+  const most = Math.max(1, ...sums.flat());
+  const cells = (sum, shade) => sum.map((elements) => {
+    const cell = make("td", {class: elements ? "held" : "none"}, elements ? roughly(elements) : "");
+    if (shade && elements) cell.style.setProperty("--share", (0.15 + 0.85 * elements / most).toFixed(2));
+    return cell;
+  });
+  const body = make("tbody");
+  lines.slice(0, MOST_LINES).forEach((line, i) => {
+    const button = make("button", {type: "button", title: "List these tensors"}, lineText(line));
+    button.addEventListener("click", () => {
+      byId("filter").value = filterOf(line);
+      refresh();
+    });
+    body.append(make("tr", {}, make("th", {scope: "row"}, button), ...cells(sums[i], true)));
+  });
+  const total = ranks.all.map((_, i) => sums.reduce((all, sum) => all + sum[i], 0));
+  const foot = make("tr", {class: "total"}, make("th", {scope: "row"}, "elements of a rank"), ...cells(total, false));
+  const head = make("tr", {}, make("th"), ...ranks.all.map((rank) => make("th", {scope: "col"}, rankText(rank))));
+  const hidden = [];
+  if (ranks.hidden) hidden.push(thousands(ranks.hidden) + " more ranks");
+  if (lines.length > MOST_LINES) hidden.push(thousands(lines.length - MOST_LINES) + " more rows");
+  return make("figure", {class: "map " + name}, make("figcaption", {}, name + (mesh ? ": " + mesh : "")),
+              make("div", {class: "scroll"}, make("table", {}, make("thead", {}, head), body, make("tfoot", {}, foot))),
+              hidden.length ? make("p", {class: "note"}, "and " + hidden.join(", ")) : "");
+}
+
+// ---- Who feeds whom: elements that each rank of the target finds on each of the source's ----
+
+function sharedBy(a, b) {
+  const one = [...a[1]].sort((x, y) => x[0] - y[0]), other = [...b[1]].sort((x, y) => x[0] - y[0]);
+  let shared = 0;
+  for (let i = 0, j = 0; i < one.length && j < other.length;) {
+    const end = Math.min(one[i][0] + one[i][1], other[j][0] + other[j][1]);
+    shared += Math.max(0, end - Math.max(one[i][0], other[j][0]));
+    if (one[i][0] + one[i][1] === end) ++i; else ++j;
+  }
+  return shared;
+}
+// Of the ranks that hold the same, the first.
+const firsts = (held) => {
+  const seen = new Set();
+  return held.map((dims) => dims && !seen.has(dims.join()) && seen.add(dims.join()) ? dims : null);
+};
+function feeds(source, target) {
+  const alike = new Map();
+  for (const tensor of tensors) {
+    const key = [tensor.cutting, tensor.target, tensor.stages, tensor.targetStages].join("|");
+    if (alike.has(key)) alike.get(key).count += 1; else alike.set(key, {tensor, count: 1});
+  }
+  const sums = target.all.map(() => source.all.map(() => 0));
+  const met = new Map();
+  const meet = (a, b) => {
+    const key = a + "," + b;
+    if (!met.has(key)) met.set(key, sharedBy(data.selections[a], data.selections[b]));
+    return met.get(key);
+  };
+  if (alike.size * source.all.length * target.all.length > MOST_MEETINGS) return null;
+  for (const {tensor, count} of alike.values()) {
+    const from = firsts(holdersAt(source.all, tensor.cutting, tensor.stages));
+    holdersAt(target.all, tensor.target, tensor.targetStages).forEach((wanted, t) => from.forEach((given, s) => {
+      if (wanted && given) sums[t][s] += count * wanted.reduce((product, dim, d) => product * meet(dim, given[d]), 1);
+    }));
+  }
+  return sums;
+}
+function feedTable(source, target) {
+  const sums = feeds(source, target);
+  if (!sums || source.hidden || target.hidden) return make("p", {class: "note"}, "There are too many ranks to draw which feeds which.");
+  const most = Math.max(1, ...sums.flat());
+  const body = make("tbody", {}, ...sums.map((row, t) => make("tr", {}, make("th", {scope: "row"}, rankText(target.all[t])),
+    ...row.map((elements, s) => {
+      const said = `${rankText(target.all[t])} of the target takes ${thousands(elements)} elements from ${rankText(source.all[s])}`;
+      const cell = make("td", {class: elements ? "held" : "none", title: said}, elements ? roughly(elements) : "");
+      if (elements) cell.style.setProperty("--share", (0.15 + 0.85 * elements / most).toFixed(2));
+      return cell;
+    }))));
+  const head = make("tr", {}, make("th", {}, "target"), ...source.all.map((rank) => make("th", {scope: "col"}, rankText(rank))));
+  return make("figure", {class: "map feeds"}, make("figcaption", {}, "Which ranks of the source feed which of the target"),
+              make("div", {class: "scroll"}, make("table", {}, make("thead", {}, head), body)),
+              make("p", {class: "note"}, "Elements. A copy that several ranks hold counts at the first of them."));
+}
+
+function showMap() {
+  chosen = null;
+  const lines = linesOf();
+  const source = ranksOf(data.sourceMesh, tensors.map((tensor) => tensor.cutting));
+  const parts = [mapTable("source", data.source, source, lines, (tensor) => tensor.cutting, (tensor) => tensor.stages)];
+  if (data.target && tensors.every((tensor) => tensor.target !== null)) {
+    const target = ranksOf(data.targetMesh, tensors.map((tensor) => tensor.target));
+    parts.push(mapTable("target", data.target, target, lines, (tensor) => tensor.target, (tensor) => tensor.targetStages),
+               feedTable(source, target));
+  }
+  byId("tensor").replaceChildren(make("h2", {}, "The whole model"),
+    make("p", {class: "note"}, "How many elements of each layer a rank holds. Ranks that differ in data parallelism alone hold the same, and are one column."),
+    ...parts);
+  document.body.classList.add("mapped");
+  drawRows();
+  history.replaceState(null, "", location.pathname);
+}

@@ -16,6 +16,7 @@
 #include "compiler/plan/codec.h"
 #include "compiler/plan/envelope.h"
 #include "compiler/plan/plan_report.h"
+#include "compiler/strategies/rank_strategies.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "compiler/synthetic/planned_source.h"
@@ -59,6 +60,17 @@ llvm::Expected<Compiled> CompileFrom(ReadableFileSystem& files, const CompileReq
   return CompileBound(files, request, std::move(source));
 }
 
+// `6gpus` becomes a strategy, and the report lists all that are possible.
+llvm::Expected<std::vector<std::string>> ChooseTarget(ReadableFileSystem& files, CompileRequest& request,
+                                                      bool is_strategy) {
+  if (is_strategy && GpusOf(request.target)) {
+    return Fail(ErrorCode::kUsage, "`{}` is for a checkpoint; name the strategy that `--from {}` is converted to",
+                request.target, request.source.path);
+  }
+  const CompileRequest of_source = request;
+  return ChooseStrategy(files, of_source, true, request.target);
+}
+
 // Those of the processors that this process may use. More than a few find nothing to do but reading headers.
 unsigned ThreadsToPlan() {
   constexpr unsigned kMostThreads = 16;
@@ -85,6 +97,7 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   request.threads = request.source.threads = ThreadsToPlan();
   UCP_ASSIGN_OR_RETURN(bool is_strategy, IsStrategy(files, request.source.path, request.source.spec));
   UCP_ASSIGN_OR_RETURN(CostQuestion question, QuestionOf(options, is_strategy));
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> choice, ChooseTarget(files, request, is_strategy));
   UCP_ASSIGN_OR_RETURN(PlanInputs inputs, ReadInputs(files, request));
   request.source.given = &inputs;
   UCP_ASSIGN_OR_RETURN(const std::optional<OutputPlace> place, PlaceOf(options));
@@ -93,6 +106,7 @@ llvm::Error MakePlanFile(const PlanOptions& options) {
   llvm::Expected<Compiled> compiled = CompileFrom(files, request, is_strategy);
   if (spec != nullptr) ShowDiagnostics(*spec, options.json);
   if (!compiled) return compiled.takeError();
+  compiled->plan.remarks.insert(compiled->plan.remarks.end(), choice.begin(), choice.end());
   std::uint64_t plan_bytes = 0;
   if (place || is_strategy) {
     CompleteInputs(request, compiled->source, inputs);
@@ -148,7 +162,8 @@ void AddPlanCommand(CLI::App& app, int& exit_code) {
       ->required();
   command
       ->add_option("--to", options->target,
-                   "The target: universal, universal:mp=N, safetensors:dtype=bf16, or deepspeed:dp=8,zero=1,…")
+                   "The target: universal, universal:mp=N, safetensors:dtype=bf16, deepspeed:dp=8,zero=1,…, or "
+                   "6gpus, which lists the strategies of 6 ranks")
       ->type_name("STRATEGY")
       ->required();
   command

@@ -175,14 +175,17 @@ llvm::Expected<RankedStrategies> RankStrategies(ReadableFileSystem& files, const
               fmt::join(ranked.refused, "; "));
 }
 
-std::string ChoiceAsText(const RankedStrategies& strategies, std::int64_t gpus) {
-  const RankedStrategy& taken = strategies.allowed[strategies.taken];
-  return fmt::format("{}{} is taken as {}, which changes least: a rank reads {}", gpus, kGpus,
-                     OptionName(UserOption::kTo, taken.strategy), HumanBytes(taken.bytes_of_rank));
-}
-
-std::vector<std::string> ListAsTexts(const RankedStrategies& strategies) {
+llvm::Expected<std::vector<std::string>> ChooseStrategy(ReadableFileSystem& files, const CompileRequest& request,
+                                                        bool lists_all, std::string& target) {
   std::vector<std::string> texts;
+  const std::optional<std::int64_t> gpus = GpusOf(target);
+  if (!gpus) return texts;
+  UCP_ASSIGN_OR_RETURN(const RankedStrategies strategies, RankStrategies(files, request, *gpus));
+  const RankedStrategy& taken = strategies.allowed[strategies.taken];
+  target = taken.strategy;
+  texts.push_back(fmt::format("{}{} is taken as {}, which changes least: a rank reads {}", *gpus, kGpus,
+                              OptionName(UserOption::kTo, taken.strategy), HumanBytes(taken.bytes_of_rank)));
+  if (!lists_all) return texts;
   for (const RankedStrategy& one : strategies.allowed) {
     texts.push_back(fmt::format("possible: {}, {} a rank, {} in all", one.strategy, HumanBytes(one.bytes_of_rank),
                                 HumanBytes(one.bytes_to_write)));

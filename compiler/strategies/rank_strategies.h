@@ -37,8 +37,10 @@ struct RankedStrategies {
 llvm::Expected<RankedStrategies> RankStrategies(ReadableFileSystem& files, const CompileRequest& request,
                                                 std::int64_t gpus);
 
-// One sentence on the strategy that is taken, and the list as sentences.
-std::string ChoiceAsText(const RankedStrategies& strategies, std::int64_t gpus);
-std::vector<std::string> ListAsTexts(const RankedStrategies& strategies);
+// Puts the strategy that a conversion takes in the place of a target `6gpus`, and leaves every other one. Returns a
+// sentence on the choice, or nothing; with `lists_all` also one for each strategy that is possible, and why others are
+// not.
+llvm::Expected<std::vector<std::string>> ChooseStrategy(ReadableFileSystem& files, const CompileRequest& request,
+                                                        bool lists_all, std::string& target);
 
 }  // namespace ucp

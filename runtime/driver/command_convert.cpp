@@ -40,16 +40,10 @@ void PrintDryRun(const PlannedRun& run) {
 
 // `6gpus` becomes a strategy; a dry run lists them all.
 llvm::Expected<std::vector<std::string>> ChooseTarget(ReadableFileSystem& source, ConvertOptions& options) {
-  const std::optional<std::int64_t> gpus = GpusOf(options.target);
-  if (!gpus) return std::vector<std::string>();
   CompileRequest request;
   UCP_ASSIGN_OR_RETURN(request.source, options.source.Request());
   request.settings = options.target_options;
-  UCP_ASSIGN_OR_RETURN(const RankedStrategies strategies, RankStrategies(source, request, *gpus));
-  options.target = strategies.allowed[strategies.taken].strategy;
-  std::vector<std::string> remarks = {ChoiceAsText(strategies, *gpus)};
-  if (options.dry_run) std::ranges::move(ListAsTexts(strategies), std::back_inserter(remarks));
-  return remarks;
+  return ChooseStrategy(source, request, options.dry_run, options.target);
 }
 
 llvm::Expected<PlannedRun> Prepare(ConvertOptions options, RunWatch& watch, ReadableFileSystem& source,

@@ -4,15 +4,19 @@
 #include <llvm/Support/raw_ostream.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "compiler/compile/both_sides.h"
 #include "compiler/explain/explain.h"
 #include "compiler/explain/explain_json.h"
 #include "compiler/open/with_diagnostics.h"
+#include "compiler/strategies/rank_strategies.h"
 #include "compiler/support/error.h"
 #include "runtime/jobs/convert/convert.h"
 #include "runtime/jobs/diff/diff.h"
@@ -105,7 +109,7 @@ Work WorkOf(unsigned threads, std::uint64_t memory_bytes, bool checksums, nb::ob
 std::string ConvertForPython(const SourceTexts& source, const nb::bytes& out, const std::string& to,
                              const TargetSettings& target, bool verify, bool force, bool resume, unsigned threads,
                              std::uint64_t memory_bytes, nb::object progress) {
-  const ConvertRequest request{source, to, target, verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust};
+  ConvertRequest request{source, to, target, verify ? ReplicaPolicy::kCompare : ReplicaPolicy::kTrust};
   ConversionOptions destination;
   destination.destination.assign(out.c_str(), out.size());
   destination.force = force;
@@ -113,8 +117,14 @@ std::string ConvertForPython(const SourceTexts& source, const nb::bytes& out, co
   std::string json;
   RunJob(WorkOf(threads, memory_bytes, verify, std::move(progress)),
          [&](ExecutionOptions execution, const JobHooks& hooks) -> llvm::Error {
-           UCP_ASSIGN_OR_RETURN(const ConvertReport report,
+           CompileRequest choosing;
+           UCP_ASSIGN_OR_RETURN(choosing.source, source.Request());
+           choosing.settings = target;
+           UCP_ASSIGN_OR_RETURN(std::vector<std::string> choice,
+                                ChooseStrategy(RealFiles(), choosing, false, request.target));
+           UCP_ASSIGN_OR_RETURN(ConvertReport report,
                                 ConvertCheckpoint(request, destination, std::move(execution), hooks));
+           std::ranges::move(choice, std::back_inserter(report.run.plan.remarks));
            json = TextOf(ConversionJson(report.run, report.outcome, destination));
            return llvm::Error::success();
          });

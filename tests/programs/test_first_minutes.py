@@ -120,6 +120,16 @@ class FirstMinutes(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("6gpus is taken as --to deepspeed:dp=6,zero=1", result.stdout + result.stderr)
 
+    def test_plans_list_the_strategies(self) -> None:
+        source = self.model()
+        planned = self.run_program("ucpc", "plan", "--from", source, "--to", "6gpus")
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        for words in ("6gpus is taken as", "possible: deepspeed:tp=2,dp=3,zero=1,", "not possible: deepspeed:pp=3"):
+            self.assertIn(words, planned.stdout)
+        of_strategy = ("plan", "llama", "--from", "deepspeed:dp=2,zero=1", "--to", "6gpus", "--config")
+        refused = self.run_program("ucpc", *of_strategy, source / "config.json")
+        self.assert_refused(refused, 1, "`6gpus` is for a checkpoint; name the strategy")
+
     def test_pointers_of_git_lfs(self) -> None:
         folder = self.model()
         for name in ("model.safetensors", "pytorch_model.bin"):

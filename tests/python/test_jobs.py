@@ -53,6 +53,16 @@ def test_convert_writes_what_the_program_writes(tmp_path: Path) -> None:
     }
 
 
+def test_the_number_of_gpus_is_enough(tmp_path: Path) -> None:
+    """The strategy is the one that the program takes, and the remarks name it."""
+    report = ucp.convert(GPT, tmp_path / "ours", to="4gpus", spec="megatron_deepspeed_gpt")
+    printed = told("ucprun", "convert", GPT, tmp_path / "theirs", "--to", "4gpus", "--spec", "megatron_deepspeed_gpt")
+    strategy = "deepspeed:pp=2,tp=2,dp=1"
+    assert [text.replace(f'to="{strategy}"', f"--to {strategy}") for text in report["remarks"]] == printed["remarks"]
+    assert '4gpus is taken as to="deepspeed:' in report["remarks"][-1]
+    assert files_of(tmp_path / "ours") == files_of(tmp_path / "theirs")
+
+
 def test_progress_is_told_on_the_callers_thread(tmp_path: Path) -> None:
     """And ends with everything."""
     seen: list[tuple[int, int]] = []

@@ -44,7 +44,8 @@ def convert(
 ) -> dict[str, Any]:
     """Converts a checkpoint of any topology into the folder `out`, which appears complete, or not at all.
 
-    `to` is a strategy such as "universal" or "deepspeed:tp=2,dp=4,zero=1". Without `verify`, copies on other ranks are
+    `to` is a strategy such as "universal" or "deepspeed:tp=2,dp=4,zero=1", or "6gpus" for the one of 6 ranks that
+    changes least, which the `remarks` name. Without `verify`, copies on other ranks are
     trusted and the archives' checksums are not read. `force` replaces an existing folder in one step; `resume` goes on
     where an interrupted run of the same call stopped. Ctrl-C, or an exception of `progress`, ends the run, and nothing
     is left under the destination's name. Returns what `ucprun convert --json` prints.

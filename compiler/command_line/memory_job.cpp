@@ -50,11 +50,19 @@ std::optional<std::pair<std::int64_t, std::int64_t>> PartNamed(std::string_view 
   return std::pair(*number, *count);
 }
 
+// None in a folder that is not there: a running job removes its versions at any moment.
 llvm::Expected<std::vector<DirectoryEntry>> FoldersIn(ReadableFileSystem& files, const std::string& folder) {
-  UCP_ASSIGN_OR_RETURN(const PathKind kind, files.Kind(folder));
-  if (kind != PathKind::kDirectory) return std::vector<DirectoryEntry>();
-  UCP_ASSIGN_OR_RETURN(std::vector<DirectoryEntry> entries, files.List(folder));
-  std::erase_if(entries, [](const DirectoryEntry& entry) { return !entry.is_directory || entry.is_link; });
+  llvm::Expected<std::vector<DirectoryEntry>> entries = files.List(folder);
+  if (!entries) {
+    llvm::Expected<PathKind> kind = files.Kind(folder);
+    if (!kind || *kind == PathKind::kDirectory) {
+      llvm::consumeError(kind.takeError());
+      return entries.takeError();
+    }
+    llvm::consumeError(entries.takeError());
+    return std::vector<DirectoryEntry>();
+  }
+  std::erase_if(*entries, [](const DirectoryEntry& entry) { return !entry.is_directory || entry.is_link; });
   return entries;
 }
 

@@ -177,6 +177,10 @@ void AddSettings(nb::module_& module) {
       .def_rw("reads_memory", &SaverSettings::reads_memory)
       .def_rw("verifies_replicas", &SaverSettings::verifies_replicas)
       .def_rw("part", &SaverSettings::part)
+      .def_prop_rw(
+          "lock_file",
+          [](const SaverSettings& settings) { return nb::bytes(settings.lock_file.data(), settings.lock_file.size()); },
+          [](SaverSettings& settings, const nb::bytes& path) { settings.lock_file = TextFrom(path); })
       .def_rw("finishes_orphans", &SaverSettings::finishes_orphans);
 }
 

@@ -80,6 +80,7 @@ SaverSettings ReadSettings(std::string_view bytes) {
   settings.verifies_replicas = reader.Number() != 0;
   settings.finishes_orphans = reader.Number() != 0;
   if (const std::uint64_t part = reader.Number(); part > 0) settings.part = part - 1;
+  settings.lock_file = reader.Text();
   return settings;
 }
 
@@ -105,6 +106,7 @@ std::string Encode(const SaverSettings& settings) {
   writer.Add(std::uint64_t{settings.verifies_replicas});
   writer.Add(std::uint64_t{settings.finishes_orphans});
   writer.Add(settings.part ? *settings.part + 1 : 0);
+  writer.Add(std::string_view(settings.lock_file));
   return writer.bytes();
 }
 

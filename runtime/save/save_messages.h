@@ -64,6 +64,7 @@ struct SaverSettings {
   bool verifies_replicas = false;     // A save fails where ranks hold one box with other elements.
   bool finishes_orphans = true;       // A save that was staged is written even if the job has died.
   std::optional<std::uint64_t> part;  // The ranks are those of one machine, which saves this part of the job's state.
+  std::string lock_file;              // On which the writer has a shared lock as long as it lives. Empty: none.
 };
 
 // The machines of a job whose ranks are on several.

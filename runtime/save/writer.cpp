@@ -12,12 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/files/destination_names.h"
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
 #include "runtime/job_state/job_items.h"
 #include "runtime/save/relay.h"
 #include "runtime/save/replicas.h"
 #include "runtime/save/segment_files.h"
+#include "runtime/save/writer_lock.h"
 #include "runtime/save/writer_ranks.h"
 #include "runtime/save/written_save.h"
 #include "runtime/save_run/save_run.h"
@@ -326,7 +328,11 @@ class Writer {
     std::erase(kept_, newest);
     kept_.push_back(newest);
     while (kept_.size() > ranks_.settings.keep) {
-      llvm::consumeError(plain_files_.RemoveTree(kept_.front()));  // The newest ones are what counts.
+      // Half a checkpoint has no name. Errors do not matter: the newest ones are what counts.
+      const std::string hidden = BesideDestination(kept_.front(), "partial");
+      llvm::Error error = plain_files_.Rename(kept_.front(), hidden);
+      llvm::consumeError(plain_files_.RemoveTree(error ? kept_.front() : hidden));
+      llvm::consumeError(std::move(error));
       kept_.pop_front();
     }
   }
@@ -383,6 +389,7 @@ class Writer {
 llvm::Expected<Served> ServeRanks(FileSystem& files, Descriptor listener) {
   UCP_ASSIGN_OR_RETURN(std::optional<JoinedRank> first, NextRank(listener.number(), AfterSeconds(kSecondsToConnect)));
   if (!first) return Served::kNobody;
+  UCP_ASSIGN_OR_RETURN(const Descriptor lock, LockShared(first->join.settings.lock_file));
   if (first->join.machines.machine > 0) return RelayRanks(files, std::move(listener), std::move(*first));
   return Writer(files, std::move(listener)).Run(std::move(*first));
 }

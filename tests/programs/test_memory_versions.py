@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import threading
 import unittest
 from pathlib import Path
 from typing import Any
@@ -141,12 +142,36 @@ class MemoryVersions(ProgramTest):
         result = self.run_program("ucprun", "memory", "verify", "one")
         self.assertIn("`ucp_manifest.json` is missing", result.stderr)
 
+    def test_versions_that_go(self) -> None:
+        """As they do while a job runs: they are passed over at any moment."""
+        folder = self.one()
+        ends = threading.Event()
+
+        def come_and_go() -> None:
+            while not ends.is_set():
+                (folder / "step-9").rename(folder / ".step-9")
+                (folder / ".step-9").rename(folder / "step-9")
+
+        thread = threading.Thread(target=come_and_go)
+        thread.start()
+        try:
+            for _ in range(20):
+                self.assertIn(10, [version["step"] for version in self.listed("one")])
+                self.assertIn(f"`{folder / 'step-10'}`: every file", self.done("memory", "verify", "one"))
+        finally:
+            ends.set()
+            thread.join()
+
     def test_drop(self) -> None:
         """A job that does not run, and nothing else."""
         folder = self.one()
         with (folder / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.assertIn("the job `one` runs, as process 4711", self.refused("memory", "drop", "one"))
+        (folder / "writers").write_text("4712\n")
+        with (folder / "writers").open() as writers:
+            fcntl.flock(writers, fcntl.LOCK_SH)
+            self.assertIn("process 4712 still writes for the job `one`", self.refused("memory", "drop", "one"))
         self.done("memory", "drop", "one")
         self.assertFalse(folder.exists())
         other = self.memory / "other"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +21,7 @@ import job
 import memory_work
 import ucp_checkpoint as ucp
 from memory_work import STEPS
-from writers import wait_until
+from writers import supervisor_of, wait_until, worker_of
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +89,12 @@ def test_kills_at_any_moment(seed: int, tmp_path: Path) -> None:
     assert restored is None or restored["state"] == []  # None: the first version was not complete yet.
 
 
-def a_job(folder: Path, **settings: Any) -> tuple[torch.nn.Module, torch.optim.Optimizer, ucp.memory.Tier]:
+def a_job(
+    folder: Path, size: int = 64, **settings: Any
+) -> tuple[torch.nn.Module, torch.optim.Optimizer, ucp.memory.Tier]:
     """Of one process."""
     torch.manual_seed(1)
-    model = torch.nn.Linear(64, 64)
+    model = torch.nn.Linear(size, size)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
     tier = ucp.memory.Tier(
         model, optimizer, **({"job": "one", "directory": folder, "no_dist": True, "every": 1} | settings)
@@ -104,7 +108,7 @@ def take_steps(
     """The weights after each of them."""
     weights = []
     for step in steps:
-        model(torch.full((1, 64), float(step))).sum().backward()
+        model(torch.full((1, model.in_features), float(step))).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
         weights.append(model.weight.detach().clone())
@@ -172,6 +176,45 @@ def test_settings_and_extra_come_back(tmp_path: Path) -> None:
     tier.close()
     _, _, tier = a_job(tmp_path)
     assert tier.restored is None  # The job before had ended well.
+    tier.close()
+
+
+def test_a_start_waits_for_the_writer(tmp_path: Path) -> None:
+    """Of an earlier start, which is about to complete a version, and then removes the one before."""
+    model, optimizer, tier = a_job(tmp_path, size=2048)
+    writer = worker_of(supervisor_of(os.getpid()))
+    for step in itertools.count():  # Until the writer is stopped in time.
+        take_steps(model, optimizer, tier, range(step, step + 1))
+        assert tier._kept.saving is not None
+        tier._kept.saving.staged.result()
+        os.kill(writer, signal.SIGSTOP)
+        if step > 0 and not (tmp_path / "one" / f"step-{step}").exists():
+            break
+        os.kill(writer, signal.SIGCONT)
+    weights = model.weight.detach().clone()
+    tier._kept.saver._client.close()  # As a job that is gone, and whose writer is not.
+    tier._folder.release()
+    problem = f"an earlier start of the job `one` is still written for by process {writer} on this machine, which has "
+    with pytest.raises(ucp.Error, match=f"{problem}not ended within 0.2 s; end that process, or name another job"):
+        a_job(tmp_path, size=2048, timeout=0.2)
+    os.kill(writer, signal.SIGCONT)
+    model, _, tier = a_job(tmp_path, size=2048)
+    assert tier.restored is not None
+    assert tier.restored.step == step
+    assert torch.equal(model.weight, weights)
+    tier.close()
+
+
+def test_what_killed_writers_leave(tmp_path: Path) -> None:
+    """The next start removes it: it is memory."""
+    for folder in (tmp_path / "one", tmp_path / "one" / "parts"):
+        (folder / ".step-7.ucp-partial").mkdir(parents=True)
+        (folder / ".step-7.ucp-partial" / "__0_0.distcp").write_bytes(b"half")
+        (folder / ".step-7.ucp-lock").touch()
+    (tmp_path / "one").chmod(0o700)
+    _, _, tier = a_job(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "one").rglob("*")) == ["lock", "parts", "writers"]
+    assert tier.restored is None
     tier.close()
 
 

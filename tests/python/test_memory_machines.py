@@ -5,6 +5,7 @@ A machine is the processes that give its name, and a folder: losing it is killin
 
 from __future__ import annotations
 
+import fcntl
 import json
 import random
 import re
@@ -17,6 +18,7 @@ import job
 import memory_machines_work
 import memory_work
 from test_memory import killed
+from writers import wait_until
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,29 @@ def test_lost_machines(saved: tuple[str, str, int], lost: str, restored: tuple[s
     assert told[0]["report"]["committed"] is not None
     assert (told[0]["report"]["bytes_sent"] == 0) == told[0]["report"]["replicated"] == (parallel == "ddp")
     assert not list((tmp_path / "memory").rglob("*.distcp"))  # The job has ended well.
+
+
+def test_a_start_waits_for_all_writers(tmp_path: Path) -> None:
+    """Those of each machine. The error that one does not end is raised on all ranks."""
+    job_of = {"root": str(tmp_path), "machines": "ab"}
+    processes = job.start(memory_work.train, 2, tmp_path / "first", tier={"every": 1}, **job_of)
+    wait_until(lambda: (tmp_path / "steps" / "3.pt").exists(), 120)
+    files = [(tmp_path / "memory" / machine / "job" / "writers").open() for machine in "ab"]
+    for file in files:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for process in processes:
+        process.kill()
+        process.communicate()
+    fcntl.flock(files[1], fcntl.LOCK_SH)  # As a writer that hangs.
+    problem = f"still written for by process {files[1].read().strip()} on this machine, which has not ended within 1 s"
+    for process in job.start(memory_work.train, 2, tmp_path / "late", tier={"timeout": 1}, **job_of):
+        assert problem in process.communicate(timeout=120)[1]
+    for file in files:
+        file.close()
+    told = job.run(memory_work.train, 2, tmp_path, seed=99, tier={"every": 1}, **job_of)
+    assert told[0]["restored"]["step"] >= 2
+    assert told[0]["restored"]["state"] == []
 
 
 def test_trouble_does_not_stop_training(tmp_path: Path) -> None:

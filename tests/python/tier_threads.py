@@ -20,7 +20,7 @@ from ucp_checkpoint import _ucp
 from ucp_checkpoint._copies import Copies
 from ucp_checkpoint._machines import Machines, Ranks
 from ucp_checkpoint._recovery import Recovery
-from ucp_checkpoint._save import PartSaver
+from ucp_checkpoint._save import TierSaver
 from ucp_checkpoint._tier_folder import TierFolder, Version
 
 T = TypeVar("T")
@@ -162,7 +162,7 @@ def templates(root: Path, count: int, steps: range) -> dict[int, list[Path]]:
     made: dict[int, list[Path]] = {step: [] for step in steps}
     for machine in range(count):
         tensor = torch.zeros(ELEMENTS)
-        with PartSaver(machine, {"model": {f"w{machine}": tensor}}, no_dist=True) as saver:
+        with TierSaver(machine, {"model": {f"w{machine}": tensor}}, no_dist=True) as saver:
             for step in steps:
                 tensor.fill_(step)
                 made[step].append(root / f"{step}" / f"{machine}")

@@ -14,6 +14,7 @@
 #include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
 #include "compiler/support/error.h"
+#include "compiler/support/printable.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
@@ -38,10 +39,26 @@ struct JobInMemory {
   std::vector<VersionInMemory> versions;
 };
 
-llvm::Expected<std::uint64_t> BytesIn(const std::string& folder) {
-  UCP_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries, RealFiles().List(folder));
+// Nothing of a part that has gone: a running job removes a version when the next one is complete.
+template <typename T>
+llvm::Expected<std::optional<T>> UnlessGone(const PartInMemory& part, llvm::Expected<T> found) {
+  llvm::Expected<PathKind> kind = RealFiles().Kind(part.path);
+  if (kind && *kind != PathKind::kDirectory) {
+    llvm::consumeError(found.takeError());
+    return std::nullopt;
+  }
+  llvm::consumeError(kind.takeError());
+  if (!found) return found.takeError();
+  return std::optional(std::move(*found));
+}
+
+llvm::Expected<std::optional<std::uint64_t>> BytesIn(const VersionInMemory& version) {
   std::uint64_t bytes = 0;
-  for (const DirectoryEntry& entry : entries) bytes += entry.bytes;
+  for (const PartInMemory& part : version.parts) {
+    UCP_ASSIGN_OR_RETURN(const auto entries, UnlessGone(part, RealFiles().List(part.path)));
+    if (!entries) return std::nullopt;
+    for (const DirectoryEntry& entry : *entries) bytes += entry.bytes;
+  }
   return bytes;
 }
 
@@ -101,16 +118,13 @@ llvm::Error ListVersions(const VersionOptions& options) {
   llvm::json::Array all;
   for (const JobInMemory& job : jobs) {
     for (const VersionInMemory& version : job.versions) {
-      std::uint64_t bytes = 0;
-      for (const PartInMemory& part : version.parts) {
-        UCP_ASSIGN_OR_RETURN(const std::uint64_t of_part, BytesIn(part.path));
-        bytes += of_part;
-      }
+      UCP_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> bytes, BytesIn(version));
+      if (!bytes) continue;
       if (options.json) {
-        all.push_back(VersionJson(job, version, bytes));
+        all.push_back(VersionJson(job, version, *bytes));
       } else {
-        PrintLine(
-            fmt::format("{:<20} step {:<10} {:<24} {}", job.name, version.step, PartsText(version), HumanBytes(bytes)));
+        PrintLine(fmt::format("{:<20} step {:<10} {:<24} {}", job.name, version.step, PartsText(version),
+                              HumanBytes(*bytes)));
       }
     }
   }
@@ -133,7 +147,9 @@ llvm::Expected<int> VerifyVersions(const VersionOptions& options) {
   for (const JobInMemory& job : jobs) {
     for (const VersionInMemory& version : job.versions) {
       for (const PartInMemory& part : version.parts) {
-        UCP_ASSIGN_OR_RETURN(const std::vector<std::string> faults, FaultsOf(part));
+        UCP_ASSIGN_OR_RETURN(const auto found, UnlessGone(part, FaultsOf(part)));
+        if (!found) continue;
+        const std::vector<std::string>& faults = *found;
         is_damaged = is_damaged || !faults.empty();
         if (options.json) {
           all.push_back(llvm::json::Object{{"path", part.path}, {"faults", llvm::json::Array(faults)}});
@@ -148,17 +164,30 @@ llvm::Expected<int> VerifyVersions(const VersionOptions& options) {
   return is_damaged ? kFoundDifference : 0;
 }
 
-// Fails (kUsage) while the job runs.
-llvm::Error RefuseRunning(const JobInMemory& job) {
-  const int lock = ::open(JoinPath(job.folder, "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (lock < 0) return llvm::Error::success();  // It has just gone.
+// The process that has locked a file of the job.
+std::optional<std::string> ProcessThatHas(const JobInMemory& job, const std::string& name) {
+  const int lock = ::open(JoinPath(job.folder, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (lock < 0) return std::nullopt;  // It has just gone.
   const bool is_free = ::flock(lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
   char text[32] = {};
   const ssize_t bytes = is_free ? 0 : ::pread(lock, text, sizeof text - 1, 0);
   ::close(lock);
-  if (is_free) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "the job `{}` runs, as process {}; its versions are dropped when it has ended",
-              job.name, bytes > 0 ? text : "unknown");
+  if (is_free) return std::nullopt;
+  return bytes > 0 ? Printable(std::string_view(text).substr(0, std::string_view(text).find('\n'))) : "unknown";
+}
+
+// Fails (kUsage) while the job runs, or what writes for it.
+llvm::Error RefuseRunning(const JobInMemory& job) {
+  if (const auto process = ProcessThatHas(job, "lock")) {
+    return Fail(ErrorCode::kUsage, "the job `{}` runs, as process {}; its versions are dropped when it has ended",
+                job.name, *process);
+  }
+  if (const auto process = ProcessThatHas(job, "writers")) {
+    return Fail(ErrorCode::kUsage,
+                "process {} still writes for the job `{}`; its versions are dropped when that process has ended",
+                *process, job.name);
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error DropVersions(const VersionOptions& options) {

@@ -13,7 +13,7 @@ from ucp_checkpoint._failure import failure
 from ucp_checkpoint._into import load_into
 from ucp_checkpoint._machines import Machines
 from ucp_checkpoint._optimizer import give_settings, settings_of
-from ucp_checkpoint._save import PartSaver, Saver
+from ucp_checkpoint._save import TierSaver
 from ucp_checkpoint._source import source_from
 
 if TYPE_CHECKING:
@@ -35,11 +35,9 @@ class ModuleState:
         self._model, self._optimizer = model, optimizer
         self._groups: list[dict[str, Any]] = [] if optimizer is None else optimizer.param_groups
 
-    def saver(self, part: int | None, **how: Any) -> Saver:
+    def saver(self, part: int | None, **how: Any) -> TierSaver:
         """Of all ranks, or of those of one machine."""
-        if part is None:
-            return Saver(self._model, self._optimizer, **how)
-        return PartSaver(part, self._model, self._optimizer, **how)
+        return TierSaver(part, self._model, self._optimizer, **how)
 
     def now(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Values of this rank, and tensors that its Saver does not know of. All ranks call it."""

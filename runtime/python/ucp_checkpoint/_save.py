@@ -61,6 +61,7 @@ class Saver:
     _part: int | None = (
         None  # The number of the machine whose ranks save what they hold, which is not all of the state.
     )
+    _lock_file = b""  # On which the writer has a shared lock as long as it lives.
 
     def __init__(
         self,
@@ -120,6 +121,7 @@ class Saver:
             self._settings.reads_memory = self._reads_memory
             self._bus_share = share_of_bus(bus_share)
             self._settings.part = self._part
+            self._settings.lock_file = self._lock_file
             self._job: JobState = JobState(state, optimizer)
         except Exception as error:
             problem = error
@@ -335,11 +337,22 @@ class _OneSave(Saver):
     _reads_memory = True
 
 
-class PartSaver(Saver):
-    """Saves what the ranks of one machine hold of a job's state: `group` has these ranks, and `part` their machine."""
+class TierSaver(Saver):
+    """Saves versions of a tier: all of the state, or what the ranks of one machine hold, which is this `part` of it.
 
-    def __init__(self, part: int, state: object, optimizer: torch.optim.Optimizer | None = None, **how: Any) -> None:
-        self._part = part
+    `group` has these ranks. The writer has a shared lock on `lock_file`, if there is one, as long as it lives.
+    """
+
+    def __init__(
+        self,
+        part: int | None,
+        state: object,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        lock_file: bytes = b"",
+        **how: Any,
+    ) -> None:
+        self._part, self._lock_file = part, lock_file
         super().__init__(state, optimizer, **how)
 
     def holds_all(self) -> bool:

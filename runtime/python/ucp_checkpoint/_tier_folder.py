@@ -1,6 +1,7 @@
 """The folder of a tier on one machine: versions, which are whole or in parts, by name.
 
     lock                                 held by the job that runs
+    writers                              ... and by each of its processes that write, which may outlive it
     engine                               there, and empty: versions are of a DeepSpeed engine, in records of its files
     step-N                               a version of a job on one machine, a whole checkpoint
     parts/EPOCH-WORLD-N/0-of-3           what machine 0 of 3 held at step N
@@ -22,7 +23,9 @@ import re
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,7 @@ _FILE = re.compile(r"__\d{1,6}(_\d{1,6}\.distcp|\.metadata)|\.metadata|ucp_manif
 _OF_ENGINE = "engine"
 _THREADS = 2
 _NO_WORLD = "00000000"
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, order=True)
@@ -81,27 +85,44 @@ class TierFolder:
     def __init__(self, path: Path, is_default: bool) -> None:
         self.path = path
         self.parts = path / "parts"
+        self.writers = path / "writers"
         self._is_default = is_default
         self._lock: int | None = None
 
-    def take(self) -> None:
-        """Of this user alone, and of one job at a time."""
+    def take(self, patience: float) -> None:
+        """Of this user alone, and of one job at a time, when nobody writes for an earlier start of it any more."""
         for folder in (self.path.parent, self.path):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in [self.path.parent, self.path] if self._is_default else [self.path]:
             found = folder.lstat()
             if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
                 raise failure("io", f"`{folder}` is not a folder that this user alone may change; pass directory=")
-        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            other = os.pread(self._lock, 32, 0).decode(errors="replace").strip()
+        self._lock = os.open(self.path / "lock", _OPEN, 0o600)
+        if not _locked(self._lock):
+            other = _process_in(self._lock)
             self.release()
             said = f"the job `{self.path.name}` runs already, as process {other} on this machine; name another job"
-            raise failure("usage", said) from None
+            raise failure("usage", said)
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+        self._wait_for_writers(patience)
+        for above in (self.path, self.parts):
+            for place in above.glob(".*"):  # Of writers that were killed.
+                _remove(place)
+
+    def _wait_for_writers(self, patience: float) -> None:
+        """A version that they finish is the newest one, and then they remove the one before."""
+        until = time.monotonic() + patience
+        file = os.open(self.writers, _OPEN, 0o600)
+        try:
+            while not _locked(file):
+                if time.monotonic() >= until:
+                    said = f"an earlier start of the job `{self.path.name}` is still written for by process "
+                    said += f"{_process_in(file)} on this machine, which has not ended within {patience:g} s"
+                    raise failure("io", f"{said}; end that process, or name another job")
+                time.sleep(0.01)
+        finally:
+            os.close(file)
 
     def mark(self, is_of_engine: bool) -> None:
         """Says what versions hold."""
@@ -134,15 +155,16 @@ class TierFolder:
         return sorted(Version(int(found[1]), int(found[3]), found[2]) for found in matches if found is not None)
 
     def complete_parts(self) -> list[Part]:
-        found = [
-            self.part(Version(0, int(place.name.removeprefix("step-")), _NO_WORLD), 0, 1)
-            for place in versions_in(self.path)
-        ]
+        found = []
+        for place in versions_in(self.path):
+            with suppress(FileNotFoundError):  # Somebody has just removed it.
+                found.append(self.part(Version(0, int(place.name.removeprefix("step-")), _NO_WORLD), 0, 1))
         for version in reversed(self.versions()):
-            for place in sorted((self.parts / version.name).iterdir()):
+            for place in sorted((self.parts / version.name).glob("*")):
                 match = _PART.fullmatch(place.name)
                 if match is not None and place.is_dir():
-                    found.append(self.part(version, int(match[1]), int(match[2])))
+                    with suppress(FileNotFoundError):
+                        found.append(self.part(version, int(match[1]), int(match[2])))
         return found
 
     def part(self, version: Version, number: int, count: int) -> Part:
@@ -206,13 +228,13 @@ class TierFolder:
         """Removes all other versions, but for those of one part at `paths`."""
         for place in versions_in(self.path):
             if place not in paths and (version is None or place != self.of_part(version, 0, 1)):
-                shutil.rmtree(place, ignore_errors=True)
+                _remove(place)
         for other in self.versions():
             if other != version:
                 self.remove(other)
 
     def remove(self, version: Version) -> None:
-        shutil.rmtree(self.parts / version.name, ignore_errors=True)
+        _remove(self.parts / version.name)
 
     def room(self) -> int:
         """Free bytes, and those of versions that will be removed."""
@@ -222,6 +244,32 @@ class TierFolder:
 
     def next_epoch(self) -> int:
         return 1 + max((version.epoch for version in self.versions()), default=0)
+
+
+def _locked(file: int) -> bool:
+    """Whether this process could lock it for itself alone."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _process_in(file: int) -> str:
+    """The one that has the lock."""
+    number = re.match(rb"\d+", os.pread(file, 32, 0))
+    return "unknown" if number is None else number[0].decode()
+
+
+def _remove(place: Path) -> None:
+    """A file, or a folder, whose name goes before its files do: half a version has no name."""
+    hidden = place if place.name.startswith(".") else place.with_name(f".{place.name}.removed")
+    with suppress(OSError):
+        place = place.rename(hidden)
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def new_world() -> str:

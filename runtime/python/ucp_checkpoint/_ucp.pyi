@@ -288,6 +288,7 @@ class SaverSettings:
     verifies_replicas: bool
     finishes_orphans: bool
     part: int | None
+    lock_file: bytes
     def __init__(self) -> None: ...
 
 def name_of_this_machine() -> str:

@@ -107,8 +107,8 @@ class Tier:
         self._is_replicated = False  # On several machines, each of which holds all of the state.
         self._stored: Versions | None = None
         self._copies: Copies | None = None
-        self._machines.first_does(self._take_folder)
         try:
+            self._machines.first_does(partial(self._take_folder, timeout))
             self._epoch, self._world = self._agree_on_start()
             self.restored = self._restore()
             how: dict[str, Any] = {"no_dist": no_dist, "timeout": timeout, "threads": threads}
@@ -294,8 +294,8 @@ class Tier:
         self._state.take(path, of_ranks[mine] if of_ranks else {}, self._ranks.rank == 0)
         return Restored(step, path, [dict(of_rank.get("extra", {})) for of_rank in of_ranks])
 
-    def _take_folder(self) -> None:
-        self._folder.take()
+    def _take_folder(self, timeout: float) -> None:
+        self._folder.take(timeout)
         self._folder.mark(self._state.is_of_engine)
         if self._persist_every is not None and self._fallback is not None:
             self._fallback.mkdir(parents=True, exist_ok=True)
@@ -307,7 +307,7 @@ class Tier:
 
     def _begin(self) -> None:
         """From now on there is a state to keep. All ranks call it."""
-        how = self._how | {"extra": self._entries(0)}
+        how = self._how | {"extra": self._entries(0), "lock_file": os.fsencode(self._folder.writers)}
         self._make_savers(how.pop("copies"), how)
 
     def _make_savers(self, copies: int, how: dict[str, Any]) -> None:
@@ -316,7 +316,7 @@ class Tier:
             self._kept = self._versions(None, how | {"keep": 1})
             self._machines.first_does(lambda: self._check_room(0))
             if self._persist_every is not None:
-                self._stored = self._versions(None, how)
+                self._stored = self._versions(None, how | {"lock_file": b""})  # No restart waits for storage.
             return
         self._keepers = _ucp.keepers(self._machines.count, copies, self._machines.domains)
         how["group"] = self._machines.group

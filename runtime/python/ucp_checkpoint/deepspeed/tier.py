@@ -21,7 +21,7 @@ from .._failure import failure
 from .._kept_state import ModuleState
 from .._machines import Machines
 from .._ranks import Group
-from .._save import PartSaver, Saver
+from .._save import TierSaver
 from ..memory import Tier
 from .archive import tensors_in
 from .load import check_version, load_checkpoint
@@ -64,9 +64,9 @@ class EngineState(ModuleState):
         self.waits = self._base is None
         self.client: dict[str, Any] = {}  # That of the version that was loaded.
 
-    def saver(self, part: int | None, **how: Any) -> Saver:
+    def saver(self, part: int | None, **how: Any) -> TierSaver:
         """The optimizer waits for its staging."""
-        saver = Saver({}, **how) if part is None else PartSaver(part, {}, **how)
+        saver = TierSaver(part, {}, **how)
         if self._base is not None:
             saver._hook = self._base.register_step_pre_hook(saver._wait_for_staging)
         return saver

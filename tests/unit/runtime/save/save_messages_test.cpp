@@ -18,6 +18,7 @@ SaverSettings Settings() {
   settings.nice = 7;
   settings.verifies_replicas = true;
   settings.finishes_orphans = false;
+  settings.lock_file = "/memory/job/writers";
   return settings;
 }
 
@@ -52,6 +53,7 @@ TEST(SaveMessagesTest, Join) {
   EXPECT_EQ(read->settings.timeout_seconds, 1.5);
   EXPECT_TRUE(read->settings.verifies_replicas);
   EXPECT_FALSE(read->settings.finishes_orphans);
+  EXPECT_EQ(read->settings.lock_file, "/memory/job/writers");
   EXPECT_EQ(read->state, message.state);
   EXPECT_EQ(read->values, "values");
   EXPECT_EQ(read->abandoned, std::vector<std::string>{"/a/b"});

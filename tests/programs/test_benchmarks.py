@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -52,6 +53,23 @@ class Benchmarks(ProgramTest):
             self.assertEqual(len(found), 1, name)
             self.assertRegex(found[0][len(name) :], r"^( +\d+(\.\d+)?){5}$")
         self.assertEqual(list(work.iterdir()), [])
+
+    def test_memory_tier(self) -> None:
+        """The page has what it prints; the time that trains is that of failures that are drawn."""
+        page = (SOURCE / "docs" / "memory-tier.md").read_text()
+        table = page.split("<!-- table of memory_tier.py -->\n")[1].split("<!-- end of table -->")[0]
+        self.assertEqual(self.bench("memory_tier.py"), table.splitlines())
+        sys.path.insert(0, str(SOURCE / "tests" / "bench"))
+        self.addCleanup(sys.path.remove, str(SOURCE / "tests" / "bench"))
+        from memory_tier import DAY, ways
+
+        numbers = random.Random(1)
+        for way in ways():
+            until_failures = [numbers.expovariate(15 / DAY) for _ in range(100_000)]
+            trained = sum(until_failures) * (1 - way.share)
+            self.assertAlmostEqual(
+                trained / (sum(until_failures) + len(until_failures) * way.seconds), way.effective(15), delta=0.005
+            )
 
     def test_sizes(self) -> None:
         """Each size has its line, and nothing is left."""

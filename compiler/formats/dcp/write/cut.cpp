@@ -179,10 +179,24 @@ class Cutter {
     return boxes;
   }
 
+  // Each position of the dimensions that are cut so has a box.
+  std::vector<Box> SingleBoxes(const LogicalTensor& tensor) const {
+    Box dims = WholeBox(tensor.shape);
+    const std::size_t single = options_.single_dimensions == nullptr ? 0 : options_.single_dimensions(tensor.name);
+    for (std::size_t d = 0; d < std::min(single, dims.size()); ++d) {
+      dims[d].clear();
+      for (std::int64_t i = 0; i < tensor.shape[d]; ++i) dims[d].push_back({i, i + 1});
+    }
+    std::vector<Box> boxes;
+    AddBoxes(dims, boxes);
+    return boxes;
+  }
+
   // Of a part, those that have no gaps in the job's tensor.
   std::vector<Box> BoxesOfJob(const LogicalTensor& tensor) const {
     const Box whole = WholeBox(tensor.shape);
-    if (part_ == nullptr || ElementsOf(tensor.shape) == 0) return {whole};
+    if (ElementsOf(tensor.shape) == 0) return {whole};
+    if (part_ == nullptr) return SingleBoxes(tensor);
     const auto held = part_->tensors.find(tensor.name);
     if (held == part_->tensors.end()) return {whole};
     std::vector<Positions> dims;
@@ -209,12 +223,16 @@ class Cutter {
     const std::uint64_t parts = std::max(bytes / most_bytes_ + (bytes % most_bytes_ == 0 ? 0 : 1),
                                          (elements * largest + kMostItemBytes - 1) / kMostItemBytes);
     if (elements == 0 || box.empty() || parts <= 1) return {box};
-    const PositionRange rows = box[0].front();
+    const auto first =
+        std::ranges::find_if(box, [](const Positions& p) { return p.front().end - p.front().begin > 1; });
+    if (first == box.end()) return {box};
+    const auto cut = static_cast<std::size_t>(first - box.begin());
+    const PositionRange rows = first->front();
     const std::int64_t share = std::max<std::int64_t>(1, (rows.end - rows.begin) / static_cast<std::int64_t>(parts));
     std::vector<Box> boxes;
     for (std::int64_t begin = rows.begin; begin < rows.end; begin += share) {
       boxes.push_back(box);
-      boxes.back()[0] = {{begin, std::min(rows.end, begin + share)}};
+      boxes.back()[cut] = {{begin, std::min(rows.end, begin + share)}};
     }
     return boxes;
   }

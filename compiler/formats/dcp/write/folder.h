@@ -18,7 +18,7 @@ namespace ucp::dcp {
 
 // The elements of a state of a tensor, in one box of it.
 struct Elements {
-  std::size_t named = 0;  // The tensor, as the caller numbers them.
+  std::size_t holder = 0;  // Of the tensor (element_items.h).
   std::string state;
   DType dtype = DType::kFloat32;
   std::size_t box = 0;

@@ -3,9 +3,11 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "compiler/formats/dcp/write/metadata_writer.h"
 #include "compiler/formats/strategy.h"
@@ -20,6 +22,8 @@ struct WriteOptions {
   std::optional<DType> dtype;         // Of the weights.
   bool weights_alone = false;
   TorchRelease release = TorchRelease::kSince24;
+  // How many of a tensor's first dimensions are cut into single positions, by its name; null: of none.
+  std::size_t (*single_dimensions)(std::string_view tensor) = nullptr;
 };
 
 StrategyRules WriteRules();

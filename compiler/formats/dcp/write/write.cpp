@@ -17,14 +17,13 @@
 #include <unordered_map>
 
 #include "compiler/formats/archive_composer.h"
+#include "compiler/formats/dcp/write/element_items.h"
 #include "compiler/formats/dcp/write/flatten.h"
 #include "compiler/formats/dcp/write/folder.h"
 #include "compiler/formats/dcp/write/groups.h"
 #include "compiler/formats/dcp/write/options.h"
 #include "compiler/formats/dcp/write/style.h"
 #include "compiler/formats/pytorch/values/value_access.h"
-#include "compiler/layout/layout_index.h"
-#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/support/user_option.h"
@@ -49,8 +48,7 @@ class Writer {
       : request_(request),
         options_(std::move(options)),
         style_(StyleOfTarget(request.strategy, request.training)),
-        part_(PartOf(request.training)),
-        layouts_(request.layout) {}
+        items_(request, PartOf(request.training), target_) {}
 
   llvm::Expected<TargetFiles> Run() {
     target_.format = "dcp";
@@ -64,10 +62,10 @@ class Writer {
     UCP_RETURN_IF_ERROR(AddModel());
     if (HasOptimizer()) UCP_RETURN_IF_ERROR(AddOptimizer());
     if (!options_.weights_alone) UCP_RETURN_IF_ERROR(AddOthers());
-    for (Folder& folder : folders_) WriteFolder(folder);
+    for (Folder& folder : folders_) items_.Write(folder, options_.release);
     if (!style_.other_file().empty() && !options_.weights_alone) WriteOtherFile();
     for (const CompanionFile& file : request_.companions) AddFile(target_, file.name, file.content);
-    AddShards();
+    items_.AddShards();
     return std::move(target_);
   }
 
@@ -86,11 +84,8 @@ class Writer {
       const auto found = number_.find(canonical);
       if (found != number_.end() && !number_.contains(alias)) named_.push_back({found->second, alias});
     }
-    for (const NamedTensor& named : named_) sets_.emplace_back(BoxesOf(named.tensor));
+    for (const NamedTensor& named : named_) items_.AddHolder(named.tensor);
   }
-
-  const TensorLayout& LayoutOf(std::size_t tensor) const { return *layouts_.Find(request_.tensors[tensor].name); }
-  std::size_t BoxesOf(std::size_t tensor) const { return std::max<std::size_t>(1, LayoutOf(tensor).boxes.size()); }
 
   // The parameters in the order of the optimizer's groups, since readers take them from here; then all others, and
   // other names last.
@@ -241,58 +236,11 @@ class Writer {
   }
 
   // All boxes of one state of a tensor.
-  llvm::Error AddTensor(Folder& folder, EntryPath path, Elements elements) {
+  llvm::Error AddTensor(Folder& folder, EntryPath path, const Elements& elements) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     UCP_ASSIGN_OR_RETURN(WrittenEntry * entry, folder.NewEntry(std::move(path)));
-    entry->is_tensor = true;
-    entry->dtype = elements.dtype;
-    const std::size_t tensor = named_[elements.named].tensor;
-    const HeldPart* held = HeldPartOf(tensor);
-    const std::vector<std::int64_t>& shape = request_.tensors[tensor].shape;
-    entry->shape = held != nullptr ? held->shape : shape;
-    const TensorLayout& layout = LayoutOf(tensor);
-    for (std::size_t b = 0; b < BoxesOf(tensor); ++b) {
-      WrittenChunk chunk;
-      if (layout.boxes.empty()) {
-        chunk.offsets.resize(shape.size());
-        chunk.sizes = shape;
-      } else {
-        for (const Selection& dim : layout.boxes[b].dims) {
-          UCP_CHECK(dim.runs().size() == 1, "a box of `{}` has gaps", layout.name);
-          chunk.offsets.push_back(dim.runs().front().logical_begin);
-          chunk.sizes.push_back(dim.runs().front().length);
-        }
-      }
-      elements.box = b;
-      const SharedArchive* archive = ArchiveOf(elements.dtype, chunk.sizes);
-      if (held != nullptr) PlaceInJob(*held, chunk);
-      entry->chunks.push_back(std::move(chunk));
-      folder.AddElements(layout.box_ranks[b], archive, elements);
-    }
+    items_.Add(folder, *entry, elements);
     return llvm::Error::success();
-  }
-
-  // Null where all of the tensor is held.
-  const HeldPart* HeldPartOf(std::size_t tensor) const {
-    if (part_ == nullptr) return nullptr;
-    const auto held = part_->tensors.find(request_.tensors[tensor].name);
-    return held == part_->tensors.end() ? nullptr : &held->second;
-  }
-
-  static void PlaceInJob(const HeldPart& held, WrittenChunk& chunk) {
-    for (std::size_t d = 0; d < chunk.offsets.size(); ++d) {
-      chunk.offsets[d] = InJob(held.positions[d], chunk.offsets[d]);
-    }
-  }
-
-  const SharedArchive* ArchiveOf(DType dtype, const std::vector<std::int64_t>& sizes) {
-    const auto [known, is_new] = archive_of_shape_.try_emplace({dtype, sizes}, nullptr);
-    if (is_new) {
-      ArchiveComposer composer(request_.training);
-      const ValuePtr tensor = composer.AddTensor(dtype, sizes);
-      known->second = &archives_.emplace_back(Share(target_, composer.Compose(tensor)));
-    }
-    return known->second;
   }
 
   llvm::Error AddStep(const StepEntry& step) {
@@ -327,50 +275,16 @@ class Writer {
     return llvm::Error::success();
   }
 
-  void WriteFolder(Folder& folder) {
-    const auto part = part_ == nullptr ? std::nullopt : std::optional(part_->number);
-    for (const PlacedElements& placed : folder.Write(target_, options_.release, part)) {
-      const BufferId buffer =
-          target_.storage.Add(Buffer{placed.elements.dtype, placed.count, {{placed.record, 0, placed.count}}});
-      sets_[placed.elements.named][placed.elements.box].push_back({placed.elements.state, buffer});
-    }
-  }
-
-  void AddShards() {
-    for (std::size_t n = 0; n < named_.size(); ++n) {
-      const LogicalTensor& tensor = request_.tensors[named_[n].tensor];
-      const TensorLayout& layout = LayoutOf(named_[n].tensor);
-      for (std::size_t b = 0; b < sets_[n].size(); ++b) {
-        BufferSet& set = sets_[n][b];
-        std::ranges::sort(set, {}, &StateBuffer::state);
-        Shard shard;
-        shard.tensor = tensor.name;
-        shard.kind = tensor.kind;
-        if (layout.boxes.empty()) {
-          shard.shape = tensor.shape;
-        } else {
-          shard.coordinate.at[kBoxAxis] = static_cast<std::int64_t>(b);
-          shard.shape = layout.boxes[b].LocalShape();
-        }
-        shard.states = target_.storage.Add(std::move(set));
-        target_.storage.shards.push_back(std::move(shard));
-      }
-    }
-  }
-
   const TargetRequest& request_;
   const WriteOptions options_;
   const Style style_;
-  const PartOfJob* part_;  // Null: all of a checkpoint.
-  const LayoutIndex layouts_;
   TargetFiles target_;
+  ElementItems items_;
   std::vector<Folder> folders_;
   std::unordered_map<std::string_view, std::size_t> number_;  // Of each tensor, by its own name.
-  std::vector<NamedTensor> named_;
-  std::vector<std::vector<BufferSet>> sets_;  // By named tensor and box.
+  std::vector<NamedTensor> named_;                            // By holder.
   std::vector<Entry> in_other_file_;
   std::deque<SharedArchive> archives_;  // The following members point into them.
-  std::map<std::pair<DType, std::vector<std::int64_t>>, const SharedArchive*> archive_of_shape_;
   std::map<std::uint32_t, const SharedArchive*> archive_of_step_;
   std::unordered_map<ValuePtr, const SharedArchive*> archive_of_value_;
 };

@@ -87,6 +87,19 @@ TEST(CutTest, FilesOfEqualSize) {
               ElementsAre("[0..3, 0..2] of rank 0", "[3..6, 0..2] of rank 1", "[6..9, 0..2] of rank 2"));
 }
 
+// One that is still larger than a file may be is cut along the next dimension.
+TEST(CutTest, SinglePositions) {
+  WriteOptions options;
+  options.single_dimensions = [](std::string_view tensor) { return std::size_t(tensor == "a" ? 1 : 0); };
+  const Layout layout = LayoutOf({ShapeExpr::Length(2), ShapeExpr::Length(6)}, 1);
+  EXPECT_THAT(BoxesOf(options, layout, TensorOf({2, 6})),
+              ElementsAre("[0..1, 0..6] of rank 0", "[1..2, 0..6] of rank 0"));
+  options.files = 4;
+  EXPECT_THAT(BoxesOf(options, layout, TensorOf({2, 6})),
+              ElementsAre("[0..1, 0..3] of rank 0", "[0..1, 3..6] of rank 1", "[1..2, 0..3] of rank 2",
+                          "[1..2, 3..6] of rank 3"));
+}
+
 // A part of a job's tensor is cut where there is a gap in that, and nowhere else: `files` would depend on the machine.
 TEST(CutTest, PartOfAJob) {
   WriteOptions options;

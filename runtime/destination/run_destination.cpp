@@ -28,14 +28,22 @@ std::string GoOn() { return "the same command with " + OptionName(UserOption::kR
 // Single weights that are not roundings of their masters are reported. When most of those are not that a rank holds of
 // a tensor, these are not the masters of its model, and a conversion would carry wrong values on. Other ranks' copies
 // and shards may be sound, and other files of the same shard, so each counts for itself.
-llvm::Error CheckMastersBelong(const ExecutionReport& report) {
+llvm::Error CheckMastersBelong(const ExecutionReport& report, const Plan& plan) {
   for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
     const RoundingMismatch::Worst& worst = mismatch.worst;
     if (worst.elements <= worst.of / 2) continue;
+    const std::string found =
+        fmt::format("{} of the {} weights of `{}` that a rank holds in one file are not the rounding of their masters",
+                    worst.elements, worst.of, mismatch.tensor);
+    if (plan.source_format == "megatron") {  // Its masters are of no use then, and nor are its moments.
+      return Fail(ErrorCode::kBadData,
+                  "{}; first: {}. Megatron Core 0.15 to 0.16.1 shifts masters and moments that it saves as "
+                  "`fully_reshardable` if the first stage has several buckets. The weights are right: {} writes them",
+                  found, worst.first, OptionName(UserOption::kTo, "safetensors"));
+    }
     return Fail(ErrorCode::kBadData,
-                "{} of the {} weights of `{}` that a rank holds in one file are not the rounding of their masters, so "
-                "these files do not belong together; first: {}. Pass {} to take the masters all the same",
-                worst.elements, worst.of, mismatch.tensor, worst.first, OptionName(UserOption::kReplicas, "trust"));
+                "{}, so these files do not belong together; first: {}. Pass {} to take the masters all the same", found,
+                worst.first, OptionName(UserOption::kReplicas, "trust"));
   }
   return llvm::Error::success();
 }
@@ -256,7 +264,8 @@ llvm::Error RunDestination::WriteManifest(Manifest manifest) {
 
 llvm::Error RunDestination::Commit(ExecutionReport& report, const ExecutionOptions& execution, PhaseClock& clock) {
   const bool is_first = ranks_.rank() == 0;
-  UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks_, is_first ? CheckMastersBelong(report) : llvm::Error::success()));
+  UCP_RETURN_IF_ERROR(
+      OutcomeOfFirstRank(ranks_, is_first ? CheckMastersBelong(report, plan_) : llvm::Error::success()));
   UCP_ASSIGN_OR_RETURN(Manifest manifest, ManifestOfAll(report));
   clock.Begin("commit");
   auto make_durable = [&]() -> llvm::Error {

@@ -165,6 +165,8 @@ def test_shifted_states(ucprun: Path, tmp_path: Path) -> None:
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.returncode == 2
     assert f"24 of the 24 weights of `{tensor}`" in answer.stderr
+    assert "Megatron Core 0.15 to 0.16.1 shifts masters and moments" in answer.stderr
+    assert "--to safetensors writes them" in answer.stderr and "--replicas" not in answer.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -172,8 +172,10 @@ void AddDropStateOption(CLI::App& command, SourceTexts& options) {
 
 void AddTargetOptions(CLI::App& command, TargetSettings& options) {
   command
-      .add_option("--tag", options.tag,
-                  "The target's tag, which is also the name of its folder (default: the source's, else global_step0)")
+      .add_option(
+          "--tag", options.tag,
+          "The target's tag, which is also the name of its folder (default: the source's, else global_step0, or "
+          "release for megatron)")
       ->check(FolderName())
       ->type_name("NAME");
   command

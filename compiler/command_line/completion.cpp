@@ -39,7 +39,7 @@ void AddValues(const std::string& name, Completions& values) {
     }
   } else if (name == "STRATEGY") {
     for (const auto& format : AllFormats()) {
-      if (format->IsTarget()) values.candidates.push_back({std::string(format->name()), "format"});
+      values.candidates.push_back({std::string(format->name()), "format"});
     }
   } else if (name == "FILE" || name == "PLAN") {
     values.paths = PathsWanted::kFiles;

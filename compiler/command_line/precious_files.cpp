@@ -66,7 +66,8 @@ bool IsNameInCheckpoint(const std::string& name) {
 }
 
 bool HasPointer(const std::filesystem::path& folder) {
-  constexpr std::array kPointers = {"latest", "latest_universal", "ucp_manifest.json"};
+  constexpr std::array kPointers = {"latest", "latest_universal", "latest_checkpointed_iteration.txt",
+                                    "ucp_manifest.json"};
   std::error_code ignored;
   return std::ranges::any_of(
       kPointers, [&](const char* name) { return std::filesystem::is_regular_file(folder / name, ignored); });

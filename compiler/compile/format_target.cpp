@@ -19,8 +19,6 @@
 namespace ucp {
 namespace {
 
-constexpr const char* kFirstTag = "global_step0";
-
 const Format& FormatOf(const Strategy& strategy) {
   const Format* format = FindFormat(strategy.format);
   UCP_CHECK(format != nullptr, "there is no format `{}`", strategy.format);
@@ -119,9 +117,9 @@ llvm::Error FormatTarget::WithOpenSettings(llvm::Error error, const TrainingStat
 // A model alone has none, and the folders of some targets are named by it.
 void FormatTarget::ChooseTag(TrainingState& training) {
   if (!request_.settings.tag.empty()) training.tag = request_.settings.tag;
-  if (!training.tag.empty() || !format_.has_roots()) return;
-  training.tag = kFirstTag;
-  remarks_.push_back(fmt::format("the source has no tag; the target's is `{}`, and {} names another", kFirstTag,
+  if (!training.tag.empty() || format_.first_tag().empty()) return;
+  training.tag = format_.first_tag();
+  remarks_.push_back(fmt::format("the source has no tag; the target's is `{}`, and {} names another", training.tag,
                                  OptionName(UserOption::kTag)));
 }
 

@@ -42,8 +42,9 @@ constexpr std::array<std::string_view, 8> kOfLoopNames = {
     "scheduler.bin",     "scheduler.pt",  "trainer_state.json", "training_args.bin",
 };
 // DeepSpeed's own and ours, which a target has or does not need.
-constexpr std::array<std::string_view, 5> kOfRoot = {"latest", "latest_universal", "ucp_manifest.json",
-                                                     "zero_to_fp32.py", "zero_to_torch.py"};
+constexpr std::array<std::string_view, 6> kOfRoot = {
+    "latest",          "latest_universal", "latest_checkpointed_iteration.txt", "ucp_manifest.json",
+    "zero_to_fp32.py", "zero_to_torch.py"};
 
 bool Has(auto&& names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
 

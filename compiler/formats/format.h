@@ -58,8 +58,6 @@ class Format {
   virtual ~Format() = default;
   virtual std::string_view name() const = 0;
 
-  // Returns whether it is written, and not only read.
-  virtual bool IsTarget() const { return true; }
   // Returns the settings of a strategy of this format, and their values.
   virtual StrategyRules strategy_rules() const = 0;
 
@@ -69,6 +67,8 @@ class Format {
   // have no roots, and trainers keep them beside checkpoints.
   virtual std::string_view latest_file() const { return ""; }
   bool has_roots() const { return !latest_file().empty(); }
+  // Returns the tag of a target whose source has none; empty: the folders of targets have no names of their own.
+  virtual std::string_view first_tag() const { return has_roots() ? "global_step0" : ""; }
   // Returns the folder that this text in it, without blanks around it, names.
   virtual std::string FolderOfLatest(std::string_view text) const { return std::string(text); }
   // Returns whether its checkpoints are models without a training, which may stand beside checkpoints of others.

@@ -33,17 +33,9 @@ llvm::Error AddOption(Strategy& strategy, std::string_view text, std::string_vie
 }  // namespace
 
 llvm::Error CheckFormatName(const std::string& format) {
-  const Format* found = FindFormat(format);
-  if (found != nullptr && found->IsTarget()) return llvm::Error::success();
+  if (FindFormat(format) != nullptr) return llvm::Error::success();
   std::vector<std::string> names;
-  for (const auto& known : AllFormats()) {
-    if (known->IsTarget()) names.emplace_back(known->name());
-  }
-  if (found != nullptr) {
-    return Fail(ErrorCode::kUsage,
-                "checkpoints of the format `{}` are read and not written; those that are written are {}", format,
-                fmt::join(names, ", "));
-  }
+  for (const auto& known : AllFormats()) names.emplace_back(known->name());
   return Fail(ErrorCode::kUsage, "there is no format `{}`{}; the formats are {}", format, DidYouMean(format, names),
               fmt::join(names, ", "));
 }

@@ -84,7 +84,6 @@ llvm::Error RunConvert(const ConvertOptions& options, RunWatch& watch, Communica
 std::string TargetsHelp() {
   std::string help = "6gpus: the strategy of 6 ranks that changes least (--dry-run lists all)";
   for (const auto& format : AllFormats()) {
-    if (!format->IsTarget()) continue;
     help += "; " + format->strategy_rules().help;
   }
   return help;

@@ -224,10 +224,3 @@ def test_nothing_is_executed(ucprun: Path, copy: Path) -> None:
     assert "system" in answer.stdout + answer.stderr
     assert not list(copy.rglob("executed"))
     assert not any(b"system" in file.read_bytes() for file in output.rglob("*.pt"))
-
-
-def test_not_a_target(ucprun: Path, copy: Path) -> None:
-    command = [str(ucprun), "convert", str(copy), str(copy.parent / "out"), "--to", "megatron"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert answer.returncode == 1
-    assert "`megatron` are read and not written; those that are written are" in " ".join(answer.stderr.split())

@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include "compiler/formats/dcp/file_names.h"
+#include "compiler/formats/dcp/write/cut.h"
+#include "compiler/formats/dcp/write/options.h"
+#include "compiler/formats/megatron/common_file.h"
+#include "compiler/formats/megatron/keys.h"
 #include "compiler/formats/megatron/read.h"
-#include "compiler/support/error.h"
+#include "compiler/formats/megatron/target_options.h"
+#include "compiler/formats/megatron/write.h"
 
 namespace ucp {
 namespace {
@@ -12,13 +17,13 @@ namespace {
 class MegatronFormat : public Format {
  public:
   std::string_view name() const override { return "megatron"; }
-  StrategyRules strategy_rules() const override { return {}; }
-  bool IsTarget() const override { return false; }
+  StrategyRules strategy_rules() const override { return megatron::TargetRules(); }
 
   llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const override {
     return dcp::IsOfMegatron(files, folder);
   }
   std::string_view latest_file() const override { return "latest_checkpointed_iteration.txt"; }
+  std::string_view first_tag() const override { return megatron::kRelease; }
   // "1000", or "release".
   std::string FolderOfLatest(std::string_view text) const override {
     const auto number = ParseCount(text, 0, std::int64_t{1} << 62);
@@ -39,8 +44,21 @@ class MegatronFormat : public Format {
                                       const RankPreference& preference, unsigned threads) const override {
     return megatron::DescribeFolder(files, folder, preference, threads);
   }
-  llvm::Expected<TargetFiles> LayOut(const TargetRequest& /*request*/) const override {
-    return Fail(ErrorCode::kUnsupported, "checkpoints of Megatron Core are read and not written");
+
+  bool HoldsWeightsAlone(const Strategy& strategy) const override {
+    const auto states = strategy.options.find("states");
+    return states != strategy.options.end() && states->second == "weights";
+  }
+  bool TakesWeightsAlone(const Strategy& /*strategy*/) const override { return true; }
+  llvm::Error CutIntoBoxes(const Strategy& strategy, const TrainingState& training,
+                           std::span<const LogicalTensor> tensors, Layout& layout) const override {
+    dcp::WriteOptions cut;
+    cut.files = megatron::ReadTargetOptions(strategy, training).files;
+    cut.single_dimensions = megatron::StackedDimensions;
+    return dcp::CutIntoBoxes(cut, nullptr, tensors, layout);
+  }
+  llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
+    return megatron::LayOutFolder(request);
   }
 };
 

@@ -273,13 +273,12 @@ class Folder {
     return llvm::Error::success();
   }
 
-  // Those of the modules that are not there at all (None) say nothing.
+  // Those of the modules are kept where they are None: Megatron Core's loader asks for each.
   llvm::Error TakeObjects() {
     RankState& rank = training().ranks.front();
     for (const ShardOfObject& shard : keys_.objects) {
       if (shard.object == kCommonObject || IsOfBuffers(shard.object)) continue;
       UCP_ASSIGN_OR_RETURN(pytorch::ValuePtr value, ObjectOf(*shard.entry));
-      if (value->is_none()) continue;
       auto& entries = shard.object.ends_with(kExtraState) ? rank.module_extras : rank.client;
       entries.push_back({pytorch::MakeText(shard.entry->key), std::move(value)});
     }

@@ -28,10 +28,10 @@ TEST(Strategy, RefusesWithASentence) {
     std::string message;
   };
   for (const Case& c : {
-           Case{"", "there is no format ``; the formats are deepspeed, universal, safetensors, dcp"},
+           Case{"", "there is no format ``; the formats are deepspeed, universal, safetensors, dcp, megatron"},
            Case{"univresal",
                 "there is no format `univresal` (did you mean `universal`?); the formats are deepspeed, universal, "
-                "safetensors, dcp"},
+                "safetensors, dcp, megatron"},
            Case{"universal:", "`` in the strategy `universal:` is not of the form key=value"},
            Case{"universal:mp", "`mp` in the strategy `universal:mp` is not of the form key=value"},
            Case{"universal:mp=", "`mp=` in the strategy `universal:mp=` is not of the form key=value"},

@@ -1,0 +1,183 @@
+// The entries of the training script stay as they are. Those that say how the rest is stored are made for the target.
+#include "compiler/formats/megatron/common_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "compiler/formats/pytorch/values/value_access.h"
+#include "compiler/formats/strategy_rules.h"
+#include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
+
+namespace ucp::megatron {
+namespace {
+
+using pytorch::Entry;
+using pytorch::MakeText;
+using pytorch::ValuePtr;
+
+constexpr std::string_view kIterationTag = "iter_";
+constexpr std::int64_t kMostIterations = std::int64_t{1} << 62;
+constexpr std::string_view kSharding = "fully_reshardable";
+// By these Megatron Core tells the groups of a saved optimizer apart.
+constexpr std::array<std::string_view, 4> kOfGroups = {"wd_mult", "lr_mult", "is_expert_parallel", "is_decoupled_lr"};
+
+void Set(std::vector<Entry>& entries, std::string_view key, ValuePtr value) {
+  const auto found = std::ranges::find_if(entries, [&](const Entry& e) { return pytorch::AsText(*e.key) == key; });
+  if (found != entries.end()) {
+    found->value = std::move(value);
+  } else {
+    entries.push_back({MakeText(std::string(key)), std::move(value)});
+  }
+}
+
+void Remove(std::vector<Entry>& entries, std::string_view key) {
+  std::erase_if(entries, [&](const Entry& entry) { return pytorch::AsText(*entry.key) == key; });
+}
+
+ValuePtr ComposeContent(const TrainingState& training, bool is_distributed) {
+  const pytorch::Value* source = ContentOf(training);
+  std::vector<Entry> content;
+  if (source != nullptr) {
+    content = *pytorch::Entries(*source);
+  } else {
+    Set(content, "singleton_local_shards", pytorch::MakeBool(false));
+  }
+  // Several optimizers then have keys as one has.
+  Set(content, "chained_optim_avoid_prefix", pytorch::MakeBool(true));
+  if (is_distributed) {
+    Set(content, "distrib_optim_sharding_type", MakeText(std::string(kSharding)));
+    Set(content, "distrib_optim_fully_reshardable_mem_efficient", pytorch::MakeBool(false));
+  } else {
+    Remove(content, "distrib_optim_sharding_type");
+    Remove(content, "distrib_optim_fully_reshardable_mem_efficient");
+  }
+  return pytorch::MakeDict(std::move(content));
+}
+
+ValuePtr StepOf(const TrainingState& training, const OptimizerGroup& group) {
+  if (group.step == nullptr || pytorch::AsInteger(*group.step)) return group.step;
+  const auto number = StepNumber(training, *group.step);
+  return number ? pytorch::MakeDouble(*number) : nullptr;
+}
+
+std::string BytesOf(float number) {
+  const auto bits = std::bit_cast<std::uint32_t>(number);
+  std::string bytes;
+  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(bits >> (8 * i) & 0xff));
+  return bytes;
+}
+
+// PyTorch's own Adam keeps the step of each parameter, of which an optimizer that is not distributed saves one; others
+// keep it in the groups. Each ignores the other's.
+ValuePtr ComposeOptimizer(const TrainingState& training, bool is_distributed, ArchiveComposer& composer) {
+  std::vector<ValuePtr> groups;
+  for (const OptimizerGroup& group : training.groups) {
+    std::vector<Entry> entries = *pytorch::Entries(*group.hyper_parameters);
+    Remove(entries, "params");
+    Set(entries, "step", StepOf(training, group));
+    groups.push_back(pytorch::MakeDict(composer.AddEntries(entries)));
+  }
+  std::vector<Entry> inner;
+  if (!is_distributed) {
+    const auto step = static_cast<float>(StepNumber(training, *training.groups.front().step).value_or(0));
+    ValuePtr common = composer.AddData(DType::kFloat32, {}, BytesOf(step));
+    inner.push_back({MakeText("state"), pytorch::MakeDict({{MakeText("common_step"), std::move(common)}})});
+  }
+  inner.push_back({MakeText("param_groups"), pytorch::MakeList(std::move(groups))});
+  std::vector<Entry> optimizer = {{MakeText("optimizer"), pytorch::MakeDict(std::move(inner))}};
+  if (ValuePtr scaler = FindEntry(training.optimizer, "grad_scaler")) {
+    optimizer.push_back({MakeText("grad_scaler"), composer.AddValue(scaler)});
+  }
+  if (is_distributed) optimizer.push_back({MakeText("param_state_sharding_type"), MakeText(std::string(kSharding))});
+  return pytorch::MakeDict(std::move(optimizer));
+}
+
+std::vector<std::string> LackingInGroups(const TrainingState& training) {
+  std::vector<std::string> lacking;
+  for (std::size_t g = 0; g < training.groups.size(); ++g) {
+    std::vector<std::string> keys;
+    for (const std::string_view key : kOfGroups) {
+      const pytorch::Value& group = *training.groups[g].hyper_parameters;
+      const bool has = pytorch::Find(group, key) || pytorch::Find(group, fmt::format("pre_{}", key));
+      if (!has) keys.push_back(fmt::format("`{}`", key));
+    }
+    if (!StepOf(training, training.groups[g])) keys.emplace_back("the step");
+    if (!keys.empty()) lacking.push_back(fmt::format("{} of group {} of the optimizer", fmt::join(keys, ", "), g));
+  }
+  return lacking;
+}
+
+}  // namespace
+
+bool IsObjectKey(std::string_view key) { return key.find("/shard_") != key.npos; }
+
+std::optional<std::int64_t> IterationOf(const TrainingState& training) {
+  const std::string_view tag = training.tag;
+  if (tag.starts_with(kIterationTag)) {
+    const auto number = ParseCount(tag.substr(kIterationTag.size()), 0, kMostIterations);
+    if (number && FolderOf(number) == tag) return number;
+  }
+  if (tag == kRelease) return std::nullopt;
+  const ValuePtr said = FindEntry(training.ranks[training.counting_rank].client, "iteration");
+  const auto number = said ? pytorch::AsInteger(*said) : std::nullopt;
+  return number && *number >= 0 && *number <= kMostIterations ? number : std::nullopt;
+}
+
+std::string FolderOf(std::optional<std::int64_t> iteration) {
+  return iteration ? fmt::format("{}{:07}", kIterationTag, *iteration) : kRelease;
+}
+
+llvm::Error CheckOptimizerIsWhole(const TrainingState& training) {
+  std::vector<std::string> lacking;
+  if (FindEntry(training.ranks[training.counting_rank].client, "args") == nullptr) {
+    lacking.emplace_back("`args`, the arguments of Megatron's training script");
+  }
+  if (!IterationOf(training)) {
+    lacking.push_back(fmt::format("`iteration` ({} says it)", OptionName(UserOption::kTag, "iter_0001000")));
+  }
+  std::ranges::move(LackingInGroups(training), std::back_inserter(lacking));
+  if (!lacking.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                "Megatron Core resumes from what the source does not have: {}; `states=weights` writes the weights "
+                "alone",
+                fmt::join(lacking, "; "));
+  }
+  const double step = *StepNumber(training, *training.groups.front().step);
+  for (const OptimizerGroup& group : training.groups) {
+    const ValuePtr of_experts = pytorch::Find(*group.hyper_parameters, "is_expert_parallel");
+    if (of_experts && pytorch::AsBool(*of_experts).value_or(false)) {
+      return Fail(ErrorCode::kUnsupported,
+                  "the optimizer has a group of experts, and a target of Megatron Core with those is not written; "
+                  "`states=weights` writes the weights alone");
+    }
+    if (const double other = *StepNumber(training, *group.step); other != step) {
+      return Fail(ErrorCode::kUnsupported,
+                  "the groups of the optimizer are at the steps {} and {}, and Megatron Core loads one step for all",
+                  step, other);
+    }
+  }
+  return llvm::Error::success();
+}
+
+ValuePtr ComposeCommon(const TrainingState& training, const TargetOptions& options, bool has_optimizer,
+                       ArchiveComposer& composer) {
+  std::vector<Entry> entries;
+  for (const Entry& entry : training.ranks[training.counting_rank].client) {
+    const auto key = pytorch::AsText(*entry.key);
+    if (!options.weights_alone && !(key && IsObjectKey(*key))) entries.push_back(entry);
+  }
+  if (FindEntry(entries, "checkpoint_version") == nullptr) Set(entries, "checkpoint_version", pytorch::MakeDouble(3));
+  Set(entries, "iteration", pytorch::MakeInteger(IterationOf(training).value_or(0)));
+  Set(entries, "content_metadata", ComposeContent(training, has_optimizer && options.is_distributed));
+  entries = composer.AddEntries(entries);
+  if (has_optimizer) Set(entries, "optimizer", ComposeOptimizer(training, options.is_distributed, composer));
+  return pytorch::MakeDict(std::move(entries));
+}
+
+}  // namespace ucp::megatron

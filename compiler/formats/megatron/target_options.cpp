@@ -1,0 +1,45 @@
+#include "compiler/formats/megatron/target_options.h"
+
+#include <map>
+#include <string>
+
+#include "compiler/formats/pytorch/values/value_access.h"
+
+namespace ucp::megatron {
+namespace {
+
+constexpr std::int64_t kMostFiles = 65536;
+
+}  // namespace
+
+StrategyRules TargetRules() {
+  return {.settings = {TakesWord("optimizer", {"fully_reshardable", "not_distributed"}),
+                       TakesNumber("files", 1, kMostFiles), TakesWord("dtype", {"bf16", "fp16", "fp32"}),
+                       TakesWord("states", {"weights", "all"}), TakesLayout()},
+          .help =
+              "megatron for Megatron Core (torch_dist), with optimizer=fully_reshardable|not_distributed (default: the "
+              "source's, or fully_reshardable), files=N, dtype=bf16|fp16|fp32 (of the weights), states=weights, "
+              "layout=NAME (another layout of the spec's model)"};
+}
+
+TargetOptions ReadTargetOptions(const Strategy& strategy, const TrainingState& training) {
+  static const std::map<std::string, DType> kTypes = {
+      {"bf16", DType::kBFloat16}, {"fp16", DType::kFloat16}, {"fp32", DType::kFloat32}};
+  TargetOptions options;
+  const pytorch::Value* content = ContentOf(training);
+  if (content != nullptr) options.is_distributed = pytorch::Find(*content, "distrib_optim_sharding_type") != nullptr;
+  for (const auto& [key, value] : strategy.options) {
+    if (key == "optimizer") options.is_distributed = value == "fully_reshardable";
+    if (key == "files") options.files = ParseCount(value, 1, kMostFiles);
+    if (key == "dtype") options.dtype = kTypes.at(value);
+    if (key == "states") options.weights_alone = value == "weights";
+  }
+  return options;
+}
+
+const pytorch::Value* ContentOf(const TrainingState& training) {
+  const pytorch::ValuePtr content = FindEntry(training.ranks[training.counting_rank].client, "content_metadata");
+  return content && pytorch::Entries(*content) != nullptr ? content.get() : nullptr;
+}
+
+}  // namespace ucp::megatron

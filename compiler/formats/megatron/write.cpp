@@ -1,0 +1,230 @@
+// The folder, in the order in which it is laid out:
+//
+//   latest_checkpointed_iteration.txt     1000
+//   iter_0001000/metadata.json            the kind of container
+//   iter_0001000/common.pt                the part that is for all ranks
+//   iter_0001000/__<file>_0.distcp        in the first file objects first; then weights; then masters and states
+//   iter_0001000/.metadata                where they are
+#include "compiler/formats/megatron/write.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/formats/archive_composer.h"
+#include "compiler/formats/dcp/file_names.h"
+#include "compiler/formats/dcp/write/element_items.h"
+#include "compiler/formats/dcp/write/folder.h"
+#include "compiler/formats/megatron/common_file.h"
+#include "compiler/formats/megatron/keys.h"
+#include "compiler/formats/megatron/stacks.h"
+#include "compiler/formats/megatron/target_options.h"
+#include "compiler/formats/pytorch/values/value_access.h"
+#include "compiler/support/error.h"
+#include "compiler/support/interruption.h"
+
+namespace ucp::megatron {
+namespace {
+
+using pytorch::Entry;
+using pytorch::ValuePtr;
+
+constexpr const char* kTracker = "latest_checkpointed_iteration.txt";
+constexpr const char* kDescription =
+    R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch", )"
+    R"("common_backend_version": 1})";
+
+class Writer {
+ public:
+  Writer(const TargetRequest& request, const TargetOptions& options, std::vector<Stack> stacks)
+      : request_(request),
+        options_(options),
+        stacks_(std::move(stacks)),
+        has_optimizer_(!options.weights_alone && !request.training.groups.empty()),
+        iteration_(IterationOf(request.training)),
+        folder_(FolderOf(iteration_) + "/"),
+        items_(request, nullptr, target_) {}
+
+  llvm::Expected<TargetFiles> Run() {
+    target_.format = "megatron";
+    target_.mesh = request_.layout.mesh;
+    target_.weights_only = options_.weights_alone;
+    if (has_optimizer_) UCP_RETURN_IF_ERROR(CheckOptimizerIsWhole(training()));
+    AddFile(target_, kTracker, iteration_ ? fmt::to_string(*iteration_) : std::string(kRelease));
+    AddFile(target_, PathOf(dcp::kMegatronDescription), std::string(kDescription));
+    ArchiveComposer composer(training());
+    const ValuePtr common = ComposeCommon(training(), options_, has_optimizer_, composer);
+    AddFile(target_, PathOf(dcp::kMegatronCommonFile), composer.Compose(common));
+    for (std::size_t t = 0; t < request_.tensors.size(); ++t) items_.AddHolder(t);
+    UCP_RETURN_IF_ERROR(AddObjects());
+    for (const Stack& stack : stacks_) UCP_RETURN_IF_ERROR(AddModel(stack));
+    if (has_optimizer_) {
+      for (const Stack& stack : stacks_) UCP_RETURN_IF_ERROR(AddStates(stack));
+    }
+    items_.Write(folder_of_items_, dcp::TorchRelease::kSince24);
+    items_.AddShards();
+    RemarkOnEngine();
+    return std::move(target_);
+  }
+
+ private:
+  const TrainingState& training() const { return request_.training; }
+  std::string PathOf(const char* file) const { return folder_ + file; }
+  const LogicalTensor& First(const Stack& stack) const { return request_.tensors[stack.tensors.front()]; }
+
+  DType WeightOf(const LogicalTensor& tensor, DType stored) const {
+    const bool is_cast = options_.dtype && tensor.kind != TensorKind::kBuffer && IsFloatingPoint(stored);
+    return is_cast ? *options_.dtype : tensor.weight.value_or(stored);
+  }
+
+  // Each element of the model beside its master, if it has one.
+  llvm::Error AddModel(const Stack& stack) {
+    const LogicalTensor& tensor = First(stack);
+    const LogicalTensor::State* master = FindState(tensor, kMasterState);
+    const LogicalTensor::State* stored = master != nullptr ? master : FindState(tensor, kWeightState);
+    if (stored == nullptr) {
+      return Fail(ErrorCode::kUnsupported, "tensor `{}` has neither a weight nor a master", tensor.name);
+    }
+    const DType dtype = WeightOf(tensor, stored->dtype);
+    const bool is_beside_master = has_optimizer_ && master != nullptr && !IsItsOwnMaster(tensor);
+    const bool is_weight = options_.weights_alone || is_beside_master;
+    return AddTensor(stack.key, stack, is_weight ? kWeightState : stored->name, dtype);
+  }
+
+  // An optimizer that is not distributed steps weights of float32 themselves.
+  bool IsItsOwnMaster(const LogicalTensor& tensor) const {
+    const LogicalTensor::State* master = FindState(tensor, kMasterState);
+    return !options_.is_distributed && master != nullptr && WeightOf(tensor, master->dtype) == master->dtype;
+  }
+
+  llvm::Error AddStates(const Stack& stack) {
+    const LogicalTensor& tensor = First(stack);
+    for (const LogicalTensor::State& state : tensor.states) {
+      const bool is_master = state.name == kMasterState;
+      if (state.name == kWeightState || (is_master && IsItsOwnMaster(tensor))) continue;
+      const std::string_view masters = options_.is_distributed ? "param" : "fp32_param";
+      const std::string key =
+          fmt::format("optimizer.state.{}.{}", is_master ? masters : std::string_view(state.name), stack.key);
+      UCP_RETURN_IF_ERROR(AddTensor(key, stack, state.name, state.dtype));
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error AddTensor(const std::string& key, const Stack& stack, const std::string& state, DType dtype) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
+    UCP_ASSIGN_OR_RETURN(dcp::WrittenEntry * entry, folder_of_items_.NewEntry({key}));
+    for (std::size_t layer = 0; layer < stack.tensors.size(); ++layer) {
+      const dcp::Elements elements{stack.tensors[layer], state, dtype};
+      if (!stack.is_stacked) {
+        items_.Add(folder_of_items_, *entry, elements);
+        continue;
+      }
+      const std::vector<std::int64_t> place = {static_cast<std::int64_t>(layer)};
+      items_.Add(folder_of_items_, *entry, elements, place);
+    }
+    if (stack.is_stacked) {
+      entry->shape = First(stack).shape;
+      entry->shape.insert(entry->shape.begin(), static_cast<std::int64_t>(stack.tensors.size()));
+    }
+    return llvm::Error::success();
+  }
+
+  // Those of the ranks and of the modules.
+  llvm::Error AddObjects() {
+    const RankState& rank = training().ranks[training().counting_rank];
+    if (!options_.weights_alone) {
+      for (const Entry& entry : rank.client) {
+        const auto key = pytorch::AsText(*entry.key);
+        if (key && IsObjectKey(*key)) UCP_RETURN_IF_ERROR(AddObject(std::string(*key), entry.value));
+      }
+    }
+    bool has_extras = false;
+    for (const Entry& entry : rank.module_extras) {
+      const auto key = pytorch::AsText(*entry.key);
+      if (!key || !IsObjectKey(*key)) continue;
+      has_extras = true;
+      UCP_RETURN_IF_ERROR(AddObject(std::string(*key), entry.value));
+    }
+    if (has_extras) return llvm::Error::success();
+    for (const std::string& key : EmptyExtras()) UCP_RETURN_IF_ERROR(AddObject(key, pytorch::MakeNone()));
+    return llvm::Error::success();
+  }
+
+  // Megatron Core's linear layers have an extra state, which is None, and its loader asks for that of each layer.
+  std::vector<std::string> EmptyExtras() const {
+    std::vector<std::string> keys;
+    for (const Stack& stack : stacks_) {
+      const std::size_t dot = stack.key.rfind('.');
+      const std::size_t module = dot == std::string::npos ? dot : stack.key.rfind(".linear_", dot);
+      if (module == std::string::npos || stack.key.substr(dot) != ".weight") continue;
+      std::vector<std::int64_t> shape = First(stack).shape;
+      if (stack.is_stacked) shape.insert(shape.begin(), static_cast<std::int64_t>(stack.tensors.size()));
+      shape.resize(std::min(shape.size(), StackedDimensions(stack.key)));
+      for (const std::string& place : PlacesOf(shape)) {
+        keys.push_back(fmt::format("{}._extra_state/shard_{}", stack.key.substr(0, dot), place));
+      }
+    }
+    return keys;
+  }
+
+  // "2.0_4.8" for each place of a stack of 4 layers and 8 experts; "0_1" without a stack.
+  static std::vector<std::string> PlacesOf(const std::vector<std::int64_t>& shape) {
+    std::vector<std::string> places = {""};
+    for (const std::int64_t length : shape) {
+      std::vector<std::string> longer;
+      for (const std::string& place : places) {
+        for (std::int64_t i = 0; i < length; ++i)
+          longer.push_back(fmt::format("{}{}{}", place, place.empty() ? "" : ".", i));
+      }
+      places = std::move(longer);
+    }
+    for (std::string& place : places) {
+      place = shape.empty() ? "0_1" : fmt::format("{}_{}", place, fmt::join(shape, "."));
+    }
+    return places;
+  }
+
+  llvm::Error AddObject(const std::string& key, const ValuePtr& value) {
+    UCP_RETURN_IF_ERROR(folder_of_items_.NewEntry({key}).takeError());
+    ArchiveComposer composer(training());
+    const ValuePtr item = pytorch::MakeList({composer.AddValue(value)});
+    folder_of_items_.AddKnown(&archives_.emplace_back(Share(target_, composer.Compose(item))));
+    return llvm::Error::success();
+  }
+
+  // Megatron Core's own source has none, but for those that other targets ask for.
+  void RemarkOnEngine() {
+    if (options_.weights_alone || ContentOf(training()) != nullptr) return;
+    std::set<std::string> left;
+    for (const Entry& entry : training().engine) left.emplace(pytorch::AsText(*entry.key).value_or(""));
+    if (left.empty()) return;
+    target_.remarks.push_back(fmt::format(
+        "entries of the source's engine that Megatron Core does not have are left out: {}", fmt::join(left, ", ")));
+  }
+
+  const TargetRequest& request_;
+  const TargetOptions options_;
+  const std::vector<Stack> stacks_;
+  const bool has_optimizer_;
+  const std::optional<std::int64_t> iteration_;
+  const std::string folder_;
+  TargetFiles target_;
+  dcp::ElementItems items_;
+  dcp::Folder folder_of_items_{folder_};
+  std::deque<SharedArchive> archives_;  // Of the objects, until their folder is written.
+};
+
+}  // namespace
+
+llvm::Expected<TargetFiles> LayOutFolder(const TargetRequest& request) {
+  UCP_ASSIGN_OR_RETURN(std::vector<Stack> stacks, StacksOf(request.tensors, ContentOf(request.training) != nullptr));
+  return Writer(request, ReadTargetOptions(request.strategy, request.training), std::move(stacks)).Run();
+}
+
+}  // namespace ucp::megatron

@@ -1,0 +1,78 @@
+#include "compiler/formats/megatron/stacks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/support/error.h"
+
+namespace ucp::megatron {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+LogicalTensor TensorCalled(std::string name, std::vector<std::int64_t> shape = {3}) {
+  LogicalTensor tensor;
+  tensor.name = std::move(name);
+  tensor.shape = std::move(shape);
+  tensor.states = {{kMasterState, DType::kFloat32}};
+  return tensor;
+}
+
+// "decoder.layers.a: 0 1", one for each stack; or the refusal.
+std::vector<std::string> StacksIn(const std::vector<LogicalTensor>& tensors, bool keeps_numbers = false) {
+  auto stacks = StacksOf(tensors, keeps_numbers);
+  if (!stacks) return {TakeFailure(stacks.takeError()).message};
+  std::vector<std::string> lines;
+  for (const Stack& stack : *stacks) {
+    lines.push_back(fmt::format("{}{} {}", stack.key, stack.is_stacked ? ":" : " is", fmt::join(stack.tensors, " ")));
+  }
+  return lines;
+}
+
+TEST(StacksTest, LayersThatAreAlike) {
+  const std::vector<LogicalTensor> tensors = {TensorCalled("decoder.final_layernorm.weight"),
+                                              TensorCalled("decoder.layers.0.a"), TensorCalled("decoder.layers.0.b.c"),
+                                              TensorCalled("decoder.layers.1.a"), TensorCalled("decoder.layers.1.b.c")};
+  EXPECT_THAT(StacksIn(tensors),
+              ElementsAre("decoder.final_layernorm.weight is 0", "decoder.layers.a: 1 3", "decoder.layers.b.c: 2 4"));
+  EXPECT_THAT(StacksIn(tensors, true),
+              ElementsAre("decoder.final_layernorm.weight is 0", "decoder.layers.0.a is 1", "decoder.layers.0.b.c is 2",
+                          "decoder.layers.1.a is 3", "decoder.layers.1.b.c is 4"));
+}
+
+// By their numbers, of which the names' order is not that.
+TEST(StacksTest, ManyLayers) {
+  std::vector<LogicalTensor> tensors;
+  for (const int layer : {0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    tensors.push_back(TensorCalled(fmt::format("decoder.layers.{}.a", layer)));
+  }
+  EXPECT_THAT(StacksIn(tensors), ElementsAre("decoder.layers.a: 0 1 3 4 5 6 7 8 9 10 2"));
+}
+
+TEST(StacksTest, LayersThatDiffer) {
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.a"), TensorCalled("decoder.layers.1.a", {4})}),
+              ElementsAre("decoder.layers.0.a is 0", "decoder.layers.1.a is 1"));
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.a"), TensorCalled("decoder.layers.2.a")}),
+              ElementsAre("decoder.layers.0.a is 0", "decoder.layers.2.a is 1"));
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.a"), TensorCalled("decoder.layers.1.a"),
+                        TensorCalled("decoder.layers.1.b")}),
+              ElementsAre("decoder.layers.0.a is 0", "decoder.layers.1.a is 1", "decoder.layers.1.b is 2"));
+}
+
+TEST(StacksTest, StackedAlready) {
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.mlp.experts.experts.linear_fc1.weight", {2, 4, 3})}),
+              ElementsAre("decoder.layers.mlp.experts.experts.linear_fc1.weight is 0"));
+}
+
+TEST(StacksTest, OtherNames) {
+  EXPECT_THAT(StacksIn({TensorCalled("model.layers.0.a")}), ElementsAre(HasSubstr("the first is `model.layers.0.a`")));
+  EXPECT_THAT(StacksIn({}), ElementsAre(HasSubstr("none begins with `decoder.`")));
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.mlp.experts.linear_fc1.weight3")}),
+              ElementsAre(HasSubstr("`decoder.layers.0.mlp.experts.linear_fc1.weight3` is a single expert")));
+}
+
+}  // namespace
+}  // namespace ucp::megatron

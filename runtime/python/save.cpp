@@ -176,6 +176,7 @@ void AddSettings(nb::module_& module) {
       .def_rw("nice", &SaverSettings::nice)
       .def_rw("reads_memory", &SaverSettings::reads_memory)
       .def_rw("verifies_replicas", &SaverSettings::verifies_replicas)
+      .def_rw("rooms", &SaverSettings::rooms)
       .def_rw("part", &SaverSettings::part)
       .def_prop_rw(
           "lock_file",

@@ -20,7 +20,7 @@ bool HasMemories(const BoxMemories& memories, std::span<const StagedBox> boxes) 
 
 }  // namespace
 
-llvm::Error RankMemory::Give(std::span<const StagedBox> boxes, std::uint64_t bytes, const Own* own) {
+llvm::Error RankMemory::Give(std::span<const StagedBox> boxes, std::uint64_t bytes, std::size_t rooms, const Own* own) {
   segment_ = Segment();  // Its memory may be needed.
   remote_ = nullptr;
   bytes_ = bytes;
@@ -29,15 +29,15 @@ llvm::Error RankMemory::Give(std::span<const StagedBox> boxes, std::uint64_t byt
     if (remote_->IsReadable()) return llvm::Error::success();
     remote_ = nullptr;
   }
-  UCP_ASSIGN_OR_RETURN(segment_, Segment::Create(bytes));
+  UCP_ASSIGN_OR_RETURN(segment_, Segment::Create(bytes, rooms));
   return llvm::Error::success();
 }
 
-void RankMemory::AddTo(SegmentFiles& files, const std::string& name) const {
+void RankMemory::AddTo(SegmentFiles& files, const std::string& name, std::size_t room) const {
   if (remote_ != nullptr) {
     files.Add(name, *remote_, bytes_);
   } else {
-    files.Add(name, segment_.memory());
+    files.Add(name, segment_.room(room));
   }
 }
 

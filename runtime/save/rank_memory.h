@@ -24,14 +24,15 @@ class RankMemory {
     BoxMemories memories;
   };
 
-  // For these boxes, `bytes` together. `own`: null if memory is not to be read. The memory of before is given up
-  // first.
-  [[nodiscard]] llvm::Error Give(std::span<const StagedBox> boxes, std::uint64_t bytes, const Own* own);
+  // For these boxes, `bytes` together, of so many saves at a time. `own`: null if memory is not to be read. The memory
+  // of before is given up first.
+  [[nodiscard]] llvm::Error Give(std::span<const StagedBox> boxes, std::uint64_t bytes, std::size_t rooms,
+                                 const Own* own);
 
   bool is_own() const { return remote_ != nullptr; }
   int descriptor() const { return segment_.descriptor(); }
-  // As long as this is not given anew.
-  void AddTo(SegmentFiles& files, const std::string& name) const;
+  // The save that is in this room. As long as this is not given anew.
+  void AddTo(SegmentFiles& files, const std::string& name, std::size_t room) const;
 
  private:
   Segment segment_;

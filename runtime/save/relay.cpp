@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +29,8 @@ struct RelayedRank {
   MessageSocket first;  // To the first writer.
   RankMemory memory;
   RankMemory::Own own;
-  std::uint64_t save = 0;  // The number of the one that it has called; 0: none.
+  std::uint64_t save = 0;          // The number of the one that it has called last; 0: none.
+  std::set<std::uint64_t> staged;  // The numbers of those that it has staged, until they have ended.
   std::uint64_t bytes = 0;
 };
 
@@ -130,7 +133,7 @@ class Relay {
   }
 
   bool HasRanks() const {
-    return std::ranges::any_of(ranks_, [](const RelayedRank& rank) { return rank.rank.is_open(); });
+    return std::ranges::any_of(ranks_, [](const RelayedRank& rank) { return rank.first.is_open(); });
   }
 
   // One turn of the loop. Fails when the first writer has gone.
@@ -157,17 +160,34 @@ class Relay {
     if (!message) {
       llvm::consumeError(message.takeError());
       llvm::consumeError(Send(rank.first, SaveMessageKind::kGone, ""));
-      return Close(rank);
+      rank.rank.Close();
+      return CloseIfUnneeded(rank);
     }
     const auto kind = static_cast<SaveMessageKind>(message->kind);
     if (kind == SaveMessageKind::kSave) Note(rank, message->bytes);
+    if (kind == SaveMessageKind::kStaged) NoteStaged(rank, message->bytes);
     llvm::consumeError(Send(rank.first, kind, message->bytes));  // The next turn hears of a first writer that is gone.
-    if (kind == SaveMessageKind::kLeave) Close(rank);
+    if (kind != SaveMessageKind::kLeave) return;
+    rank.rank.Close();
+    CloseIfUnneeded(rank);
   }
 
-  static void Close(RelayedRank& rank) {
-    rank.rank.Close();
-    rank.first.Close();
+  // A save that a rank has staged is written without it, and this machine's part of it here.
+  static void CloseIfUnneeded(RelayedRank& rank) {
+    if (!rank.rank.is_open() && rank.staged.empty()) rank.first.Close();
+  }
+
+  static void NoteStaged(RelayedRank& rank, const std::string& bytes) {
+    llvm::Expected<StagedMessage> staged = DecodeStaged(bytes);
+    if (staged) rank.staged.insert(staged->number);
+    llvm::consumeError(staged.takeError());  // The first writer will say so.
+  }
+
+  static void NoteEnded(RelayedRank& rank, const SocketMessage& message) {
+    const std::optional<EndOfSave> end = DecodeEnd(message.kind, message.bytes);
+    if (!end) return;
+    rank.staged.erase(end->number);
+    CloseIfUnneeded(rank);
   }
 
   static void Note(RelayedRank& rank, const std::string& bytes) {
@@ -193,6 +213,7 @@ class Relay {
         return Write(message->bytes);
       default:
         llvm::consumeError(Send(rank.rank, static_cast<SaveMessageKind>(message->kind), message->bytes));
+        NoteEnded(rank, *message);
         return llvm::Error::success();
     }
   }
@@ -203,7 +224,7 @@ class Relay {
     if (is_writing_) Finish();  // The first writer has ended that save.
     rank.bytes = layout.segment_bytes;
     const RankMemory::Own* own = settings_.reads_memory ? &rank.own : nullptr;
-    llvm::Error error = rank.memory.Give(layout.boxes, layout.segment_bytes, own);
+    llvm::Error error = rank.memory.Give(layout.boxes, layout.segment_bytes, settings_.rooms, own);
     if (!error) {
       llvm::consumeError(Send(rank.rank, SaveMessageKind::kLaidOut, bytes, rank.memory.descriptor()));
       return llvm::Error::success();
@@ -226,7 +247,7 @@ class Relay {
     execution.threads = settings_.threads;
     execution.memory_bytes = settings_.memory_bytes;
     for (const RelayedRank& rank : ranks_) {
-      rank.memory.AddTo(files_, SegmentName(rank.number));
+      rank.memory.AddTo(files_, SegmentName(rank.number), call.room);
       execution.memory_bytes += rank.bytes;  // They count as this process's.
     }
     is_writing_ = true;

@@ -19,7 +19,11 @@ namespace {
 
 constexpr auto kMostWaitForProgram = std::chrono::seconds(30);  // That rank 0 starts again.
 constexpr auto kBetweenTries = std::chrono::milliseconds(20);
-constexpr std::uint64_t kKeptReports = 64;  // Of the newest saves.
+
+bool IsReadable(int descriptor) {
+  pollfd wait{descriptor, POLLIN, 0};
+  return ::poll(&wait, 1, 0) != 0;
+}
 
 }  // namespace
 
@@ -29,6 +33,7 @@ llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::Open(Communicator& ranks
   client->join_ = std::move(join);
   client->program_ = program;
   client->memories_ = std::move(memories);
+  UCP_RETURN_IF_ERROR(Agree(ranks, client->shared_->queue.Open()));
   UCP_RETURN_IF_ERROR(Agree(ranks, client->Start(ranks, program)));
   client->shared_->thread = std::thread([client = client.get()] { client->Run(); });
   return client;
@@ -43,6 +48,7 @@ llvm::Expected<std::unique_ptr<SaveClient>> SaveClient::OpenAt(const MeetingPlac
   client->address_ = place.address;
   client->memories_ = std::move(memories);
   client->lowest_rank_ = place.lowest_rank;
+  UCP_RETURN_IF_ERROR(client->shared_->queue.Open());
   if (client->join_.rank == place.lowest_rank) {
     UCP_ASSIGN_OR_RETURN(WriterProcess writer, WriterProcess::Start(program, place.address));
     client->writer_.emplace(std::move(writer));
@@ -111,9 +117,10 @@ llvm::Error SaveClient::Join() {
   UCP_RETURN_IF_ERROR(LetWriterRead());
   UCP_RETURN_IF_ERROR(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kJoin), Encode(join_),
                                    machine_listener_.socket.number()));
-  UCP_ASSIGN_OR_RETURN(SocketMessage message, Receive());
-  join_.abandoned.clear();
-  return TakeLayout(message);
+  llvm::Expected<SocketMessage> message = Receive();
+  if (socket_.is_open()) join_.abandoned.clear();
+  if (!message) return message.takeError();
+  return TakeLayout(*message);
 }
 
 // Where a process may only read the memory of those that allow it (Yama).
@@ -132,10 +139,11 @@ llvm::Error SaveClient::TakeLayout(SocketMessage& message) {
   segment_ = Segment();
   is_read_directly_ = layout.segment_bytes > 0 && !message.file.is_open();
   if (layout.segment_bytes > 0 && !is_read_directly_) {
-    UCP_ASSIGN_OR_RETURN(segment_, Segment::Open(message.file.Release(), layout.segment_bytes));
+    UCP_ASSIGN_OR_RETURN(segment_, Segment::Open(message.file.Release(), layout.segment_bytes, join_.settings.rooms));
   }
   std::lock_guard lock(shared_->mutex);
   shared_->layout = std::move(layout);
+  shared_->room = 0;
   return llvm::Error::success();
 }
 
@@ -154,70 +162,34 @@ void SaveClient::CloseAndWait() {
   writer_.reset();
 }
 
-void SaveClient::Close() {
-  std::lock_guard lock(shared_->mutex);
-  shared_->is_closing = true;
-  shared_->changed.notify_all();
-}
+void SaveClient::Close() { shared_->queue.Close(); }
 
 LaidOutMessage SaveClient::layout() const {
   std::lock_guard lock(shared_->mutex);
-  return shared_->layout;
+  LaidOutMessage layout = shared_->layout;
+  for (StagedBox& box : layout.boxes) box.offset += shared_->room * layout.segment_bytes;
+  return layout;
 }
 
-std::uint64_t SaveClient::Begin(SaveCall call) {
-  std::lock_guard lock(shared_->mutex);
-  const std::uint64_t number = ++shared_->last_number;
-  shared_->saves[number].call = std::move(call);
-  shared_->queue.push_back(number);
-  shared_->changed.notify_all();
-  return number;
-}
+std::uint64_t SaveClient::Begin(SaveCall call) { return shared_->queue.Add(std::move(call)); }
 
 void SaveClient::FinishStaging(std::uint64_t number, const std::string& problem) {
-  std::lock_guard lock(shared_->mutex);
-  Save& save = shared_->saves.at(number);
-  save.waits_for_caller = false;
-  save.problem = problem;
-  shared_->changed.notify_all();
+  shared_->queue.FinishStaging(number, problem);
 }
 
 llvm::Expected<bool> SaveClient::WaitFor(std::uint64_t number, SaveStep step, double seconds) {
-  std::unique_lock lock(shared_->mutex);
-  const auto found = shared_->saves.find(number);
-  if (found == shared_->saves.end()) return Fail(ErrorCode::kUsage, "there is no save number {}", number);
-  const Save& save = found->second;
-  shared_->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return save.step >= step; });
-  if (save.failure) return MakeError(save.failure->code, save.failure->message);
-  return save.step >= step;
+  return shared_->queue.WaitFor(number, step, seconds);
 }
 
-std::string SaveClient::ReportOf(std::uint64_t number) const {
-  std::lock_guard lock(shared_->mutex);
-  return shared_->saves.at(number).report;
-}
-
-void SaveClient::Reach(Save& save, SaveStep step) {
-  std::lock_guard lock(shared_->mutex);
-  save.step = step;
-  shared_->changed.notify_all();
-}
+std::string SaveClient::ReportOf(std::uint64_t number) const { return shared_->queue.ReportOf(number); }
 
 void SaveClient::Run() {
-  while (true) {
-    std::unique_lock lock(shared_->mutex);
-    shared_->changed.wait(lock, [&] { return shared_->is_closing || !shared_->queue.empty(); });
-    if (shared_->queue.empty()) break;
-    const std::uint64_t number = shared_->queue.front();
-    shared_->queue.pop_front();
-    Save& save = shared_->saves.at(number);  // Stays where it is.
-    lock.unlock();
-    llvm::Error error = RunSave(number, save);
-    lock.lock();
-    if (error) save.failure = TakeFailure(std::move(error));
-    save.call = SaveCall();
-    save.step = SaveStep::kDone;
-    shared_->changed.notify_all();
+  while (std::optional<SaveQueue::Taken> save = NextSave()) {
+    const std::string path = save->call.path;
+    llvm::Error error = RunSave(save->number, std::move(save->call));
+    if (!error) continue;
+    if (!socket_.is_open()) join_.abandoned.push_back(path);
+    shared_->queue.Fail(save->number, TakeFailure(std::move(error)));
   }
   if (HasWriter()) {
     llvm::consumeError(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kLeave), ""));
@@ -232,46 +204,81 @@ void SaveClient::Run() {
   socket_.Close();
 }
 
-// A message that nobody has asked for is the end of the connection.
-bool SaveClient::HasWriter() const {
-  if (!socket_.is_open()) return false;
-  pollfd wait{socket_.descriptor(), POLLIN, 0};
-  return ::poll(&wait, 1, 0) == 0;
+// Waits for it, and hears meanwhile how those in flight end. Nothing: the queue is closed, and all have ended.
+std::optional<SaveQueue::Taken> SaveClient::NextSave() {
+  SaveQueue& queue = shared_->queue;
+  while (true) {
+    if (in_flight_.size() < join_.settings.rooms) {
+      if (std::optional<SaveQueue::Taken> next = queue.Take()) return next;
+    }
+    if (in_flight_.empty() && queue.is_closed()) return std::nullopt;
+    pollfd waits[] = {{queue.news(), POLLIN, 0}, {in_flight_.empty() ? -1 : socket_.descriptor(), POLLIN, 0}};
+    ::poll(waits, 2, -1);
+    queue.ClearNews();
+    if (waits[1].revents != 0) HearOfEnd();
+  }
 }
 
-llvm::Error SaveClient::RunSave(std::uint64_t number, Save& save) {
+// Of one in flight. A message about anything else is the end of the connection.
+void SaveClient::HearOfEnd() {
+  llvm::Expected<SocketMessage> message = ReceiveAny();
+  if (message && !NoteEnd(*message)) llvm::consumeError(WriterIsGone());
+  llvm::consumeError(message.takeError());
+}
+
+// Whether the message says how one in flight has ended.
+bool SaveClient::NoteEnd(const SocketMessage& message) {
+  std::optional<EndOfSave> end = DecodeEnd(message.kind, message.bytes);
+  if (!end) return false;
+  const auto ended = std::ranges::find(in_flight_, end->number, &InFlight::number);
+  if (ended == in_flight_.end()) return false;
+  in_flight_.erase(ended);
+  if (end->failure) {
+    shared_->queue.Fail(end->number, std::move(*end->failure));
+  } else {
+    shared_->queue.Finish(end->number, std::move(end->report));
+  }
+  return true;
+}
+
+// A message that nobody has asked for is the end of the connection.
+bool SaveClient::HasWriter() {
+  while (socket_.is_open() && IsReadable(socket_.descriptor())) {
+    if (in_flight_.empty()) {
+      socket_.Close();
+    } else {
+      HearOfEnd();
+    }
+  }
+  return socket_.is_open();
+}
+
+// Until this rank has staged it.
+llvm::Error SaveClient::RunSave(std::uint64_t number, SaveCall call) {
   SaveMessage message;
   message.number = number;
-  message.path = save.call.path;
-  message.tag = save.call.tag;
-  message.force = save.call.force;
-  message.values = std::move(save.call.values);
-  message.problem = save.call.problem;
-  if (save.call.state) {
+  message.path = call.path;
+  message.tag = call.tag;
+  message.force = call.force;
+  message.values = std::move(call.values);
+  message.problem = call.problem;
+  if (call.state) {
     message.has_state = true;
-    message.state = *save.call.state;
-    join_.state = std::move(*save.call.state);
+    message.state = *call.state;
+    join_.state = std::move(*call.state);
   }
   join_.values = message.values;
-  if (save.call.memories) {
-    memories_ = std::move(*save.call.memories);
+  if (call.memories) {
+    memories_ = std::move(*call.memories);
     if (is_read_directly_) message.memories = memories_;
   }
   UCP_ASSIGN_OR_RETURN(SocketMessage answer, Call(message));
-  join_.abandoned.push_back(message.path);  // Until it is known how it has ended.
-  while (true) {
-    const auto kind = static_cast<SaveMessageKind>(answer.kind);
-    if (kind == SaveMessageKind::kLaidOut) UCP_RETURN_IF_ERROR(TakeLayout(answer));
-    if (kind == SaveMessageKind::kBegin) UCP_RETURN_IF_ERROR(Stage(number, save));
-    if (kind == SaveMessageKind::kDone) break;
+  while (answer.kind != static_cast<std::uint64_t>(SaveMessageKind::kBegin)) {
+    if (answer.kind == static_cast<std::uint64_t>(SaveMessageKind::kLaidOut)) UCP_RETURN_IF_ERROR(TakeLayout(answer));
     UCP_ASSIGN_OR_RETURN(answer, Receive());
   }
-  join_.abandoned.clear();
-  UCP_ASSIGN_OR_RETURN(DoneMessage done, DecodeDone(answer.bytes));
-  std::lock_guard lock(shared_->mutex);
-  save.report = std::move(done.report);
-  DropOldReports();
-  return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(const BeginMessage begin, DecodeBegin(answer.bytes));
+  return Stage({number, begin.room}, call.path);
 }
 
 // Asks for a save, until the writer's first answer. A writer that dies while it waits for other ranks has done nothing:
@@ -299,56 +306,46 @@ llvm::Expected<SocketMessage> SaveClient::CallOnce(const std::string& bytes) {
   return Receive();
 }
 
-// A job may save for months.
-void SaveClient::DropOldReports() {
-  for (auto save = shared_->saves.begin(); save != shared_->saves.end(); ++save) {
-    if (save->first + kKeptReports >= shared_->last_number) break;
-    if (save->second.step == SaveStep::kDone) save->second.report = "{}";
-  }
-}
-
-llvm::Error SaveClient::Stage(std::uint64_t number, Save& save) {
+llvm::Error SaveClient::Stage(const BeginMessage& begin, std::string path) {
   std::vector<StagedCopy> copies;
   bool waits = false;
-  for (const StagedBox& box : shared_->layout.boxes) {  // Only this thread changes it.
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->room = begin.room;
+  }
+  for (const StagedBox& box : shared_->layout.boxes) {
     if (is_read_directly_) break;
     const BoxMemory& memory = memories_[box.entry][box.box];
     if (memory.address != nullptr) {
-      copies.push_back({&memory, segment_.memory().data() + box.offset});
+      copies.push_back({&memory, segment_.room(begin.room).data() + box.offset});
     } else if (box.bytes > 0) {
       waits = true;
     }
   }
-  {
-    std::lock_guard lock(shared_->mutex);
-    save.waits_for_caller = waits;
-  }
-  Reach(save, SaveStep::kStaging);
+  shared_->queue.BeginStaging(begin.number, waits);
   UCP_RETURN_IF_ERROR(StageBoxes(copies, {threads_, nullptr}));
-  {
-    std::unique_lock lock(shared_->mutex);
-    shared_->changed.wait(lock, [&] { return !save.waits_for_caller; });
-  }
+  std::string problem = shared_->queue.WaitForCaller(begin.number);
   llvm::Expected<std::vector<SumLanes>> digests = DigestsOfReplicas();
-  if (!digests) save.problem = TakeFailure(digests.takeError()).message;
-  if (!save.problem.empty()) {
-    const FailedMessage failed{number, ErrorCode::kIo, save.problem};
-    llvm::consumeError(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kFailed), Encode(failed)));
-    return llvm::Error::success();  // The writer tells all ranks.
+  if (!digests) problem = TakeFailure(digests.takeError()).message;
+  llvm::Error error = llvm::Error::success();
+  if (problem.empty()) {
+    error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kStaged),
+                         Encode(StagedMessage{begin.number, std::move(*digests)}));
+    shared_->queue.HasStaged(begin.number);  // From now on the rank may end: the message is sent.
+  } else {
+    // The writer tells all ranks.
+    error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kFailed),
+                         Encode(FailedMessage{begin.number, ErrorCode::kIo, problem}));
   }
-  Reach(save, SaveStep::kStaged);
-  const std::string staged = Encode(StagedMessage{number, std::move(*digests)});
-  if (llvm::Error error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kStaged), staged)) {
-    llvm::consumeError(std::move(error));
-    return WriterIsGone();
-  }
+  in_flight_.push_back({begin.number, std::move(path)});
+  if (error) llvm::consumeError(llvm::joinErrors(std::move(error), WriterIsGone()));
   return llvm::Error::success();
 }
 
 // Of the boxes that other ranks hold as well, if they are to be compared.
 llvm::Expected<std::vector<SumLanes>> SaveClient::DigestsOfReplicas() const {
   std::vector<const BoxMemory*> boxes;
-  for (const ReplicatedBox& box : shared_->layout.replicas) {  // Only this thread changes it.
+  for (const ReplicatedBox& box : shared_->layout.replicas) {
     boxes.push_back(&memories_[box.entry][box.box]);
     const bool is_empty = std::ranges::find(boxes.back()->sizes, 0) != boxes.back()->sizes.end();
     if (boxes.back()->address != nullptr || is_empty) continue;
@@ -358,24 +355,36 @@ llvm::Expected<std::vector<SumLanes>> SaveClient::DigestsOfReplicas() const {
   return SumsOfBoxes(boxes, {threads_, nullptr});
 }
 
-// The writer's next message; its failures are this side's.
+// The writer's next message that is not about one in flight; its failures are this side's.
 llvm::Expected<SocketMessage> SaveClient::Receive() {
-  llvm::Expected<SocketMessage> message = socket_.Receive();
-  if (!message) {
-    llvm::consumeError(message.takeError());
-    return WriterIsGone();
+  while (true) {
+    UCP_ASSIGN_OR_RETURN(SocketMessage message, ReceiveAny());
+    if (NoteEnd(message)) continue;
+    if (message.kind != static_cast<std::uint64_t>(SaveMessageKind::kFailed)) return message;
+    UCP_ASSIGN_OR_RETURN(const FailedMessage failed, DecodeFailed(message.bytes));
+    return MakeError(failed.code, failed.message);
   }
-  if (message->kind != static_cast<std::uint64_t>(SaveMessageKind::kFailed)) return message;
-  join_.abandoned.clear();
-  UCP_ASSIGN_OR_RETURN(const FailedMessage failed, DecodeFailed(message->bytes));
-  return MakeError(failed.code, failed.message);
 }
 
+llvm::Expected<SocketMessage> SaveClient::ReceiveAny() {
+  llvm::Expected<SocketMessage> message = socket_.Receive();
+  if (message) return message;
+  llvm::consumeError(message.takeError());
+  return WriterIsGone();
+}
+
+// All saves in flight fail.
 llvm::Error SaveClient::WriterIsGone() {
   socket_.Close();
   std::string how = fmt::format("it has closed the connection; rank {} knows more", lowest_rank_);
   if (writer_) how = writer_->LastWords();
-  return Fail(ErrorCode::kIo, "the process that writes the saves is gone: {}", how);
+  const FailureText failure{ErrorCode::kIo, "the process that writes the saves is gone: " + how};
+  for (InFlight& save : in_flight_) {
+    join_.abandoned.push_back(std::move(save.path));
+    shared_->queue.Fail(save.number, failure);
+  }
+  in_flight_.clear();
+  return MakeError(failure.code, failure.message);
 }
 
 }  // namespace ucp

@@ -6,45 +6,27 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "compiler/support/error.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/machine_socket.h"
 #include "runtime/comm/message_socket.h"
 #include "runtime/save/save_messages.h"
+#include "runtime/save/save_queue.h"
 #include "runtime/save/segment.h"
 #include "runtime/save/spawn_writer.h"
 #include "runtime/save/stage.h"
 
 namespace ucp {
-
-struct SaveCall {
-  std::string path;
-  std::string tag;
-  bool force = false;
-  std::string values;  // As in SaveMessage, and so is the next.
-  std::string problem;
-  std::optional<HeldState> state;  // If it is another one than before; then `memories` too.
-  std::optional<BoxMemories> memories;
-};
-
-// How far a save has come, on this rank.
-enum class SaveStep {
-  kWaiting,  // For the other ranks, or for an earlier save.
-  kStaging,  // The segment is this rank's to fill. Boxes without an address are the caller's to stage.
-  kStaged,   // The state may change.
-  kDone,     // The checkpoint is complete, or the save has failed.
-};
 
 // The place where the ranks of one machine find their writer.
 struct MeetingPlace {
@@ -66,13 +48,15 @@ class SaveClient {
   ~SaveClient();
   SaveClient(const SaveClient&) = delete;
 
-  // As they were laid out last. Before any save, or while one is at kStaging.
+  // As they were laid out last, with the offsets in segment() at which the save stages that is at kStaging. Before any
+  // save, or while one is at kStaging.
   LaidOutMessage layout() const;
   std::span<std::byte> segment() const { return segment_.memory(); }
   // Until the segment ends, as it does when a state of another shape is laid out. At the same times.
   void KeepWithSegment(std::shared_ptr<void> user) { segment_.Keep(std::move(user)); }
 
-  // Returns the save's number, at once. Saves are staged one after another.
+  // Returns the save's number, at once. Saves are staged one after another; as many as the segment has rooms are in
+  // flight.
   std::uint64_t Begin(SaveCall call);
   // The caller has staged its boxes of a save that is at kStaging.
   // `problem`: why it could not; the save fails on all ranks. Empty: it has.
@@ -89,13 +73,10 @@ class SaveClient {
   void CloseAndWait();
 
  private:
-  struct Save {
-    SaveCall call;
-    SaveStep step = SaveStep::kWaiting;
-    bool waits_for_caller = false;
-    std::string problem;  // Of the caller's staging.
-    std::string report;
-    std::optional<FailureText> failure;
+  // A save that this rank has staged, until it hears of its end.
+  struct InFlight {
+    std::uint64_t number = 0;
+    std::string path;
   };
 
   explicit SaveClient(unsigned threads) : threads_(threads) {}
@@ -106,16 +87,18 @@ class SaveClient {
   llvm::Expected<MessageSocket> Connect();
   llvm::Expected<SocketMessage> Call(const SaveMessage& message);
   llvm::Expected<SocketMessage> CallOnce(const std::string& bytes);
-  void DropOldReports();
   [[nodiscard]] llvm::Error TakeLayout(SocketMessage& message);
   void Run();
-  [[nodiscard]] llvm::Error RunSave(std::uint64_t number, Save& save);
-  [[nodiscard]] llvm::Error Stage(std::uint64_t number, Save& save);
+  std::optional<SaveQueue::Taken> NextSave();
+  [[nodiscard]] llvm::Error RunSave(std::uint64_t number, SaveCall call);
+  [[nodiscard]] llvm::Error Stage(const BeginMessage& begin, std::string path);
   llvm::Expected<std::vector<SumLanes>> DigestsOfReplicas() const;
   llvm::Expected<SocketMessage> Receive();
+  llvm::Expected<SocketMessage> ReceiveAny();
+  void HearOfEnd();
+  bool NoteEnd(const SocketMessage& message);
   llvm::Error WriterIsGone();
-  bool HasWriter() const;
-  void Reach(Save& save, SaveStep step);
+  bool HasWriter();
 
   const unsigned threads_;
   std::string program_;
@@ -128,19 +111,17 @@ class SaveClient {
   Segment segment_;
   BoxMemories memories_;
   bool is_read_directly_ = false;  // Nothing is staged: the writer reads this process's memory.
+  std::deque<InFlight> in_flight_;
 
   const pid_t process_ = ::getpid();
 
   // In a fork of the process there is no thread, and none of this may be touched or destroyed.
   struct Shared {
-    std::mutex mutex;  // Protects what follows.
-    std::condition_variable changed;
+    SaveQueue queue;
+    std::mutex mutex;  // Protects the next two. Only the thread changes them.
     LaidOutMessage layout;
-    std::map<std::uint64_t, Save> saves;  // By number.
-    std::deque<std::uint64_t> queue;
-    std::uint64_t last_number = 0;
-    bool is_closing = false;
-    std::thread thread;  // Not protected.
+    std::size_t room = 0;  // Of the save that was staged last.
+    std::thread thread;
   };
   std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
 };

@@ -1,6 +1,7 @@
 #include "runtime/save/save_messages.h"
 
 #include <bit>
+#include <utility>
 
 #include "runtime/wire/byte_codec.h"
 
@@ -79,6 +80,7 @@ SaverSettings ReadSettings(std::string_view bytes) {
   settings.reads_memory = reader.Number() != 0;
   settings.verifies_replicas = reader.Number() != 0;
   settings.finishes_orphans = reader.Number() != 0;
+  settings.rooms = reader.Number();
   if (const std::uint64_t part = reader.Number(); part > 0) settings.part = part - 1;
   settings.lock_file = reader.Text();
   return settings;
@@ -105,6 +107,7 @@ std::string Encode(const SaverSettings& settings) {
   writer.Add(std::uint64_t{settings.reads_memory});
   writer.Add(std::uint64_t{settings.verifies_replicas});
   writer.Add(std::uint64_t{settings.finishes_orphans});
+  writer.Add(settings.rooms);
   writer.Add(settings.part ? *settings.part + 1 : 0);
   writer.Add(std::string_view(settings.lock_file));
   return writer.bytes();
@@ -147,6 +150,7 @@ llvm::Expected<JoinMessage> DecodeJoin(std::string_view bytes) {
   message.machines.secret = reader.Text();
   message.comes_with_all = reader.Number() != 0;
   if (!reader.is_at_end() || message.rank < 0 || message.rank >= message.ranks) return Damaged();
+  if (message.settings.rooms < 1 || message.settings.rooms > kMostRooms) return Damaged();
   return message;
 }
 
@@ -227,6 +231,20 @@ llvm::Expected<SaveMessage> DecodeSave(std::string_view bytes) {
   return message;
 }
 
+std::string Encode(const BeginMessage& message) {
+  wire::ByteWriter writer;
+  writer.Add(message.number);
+  writer.Add(message.room);
+  return writer.bytes();
+}
+
+llvm::Expected<BeginMessage> DecodeBegin(std::string_view bytes) {
+  wire::ByteReader reader(bytes);
+  BeginMessage message{reader.Number(), reader.Number()};
+  if (!reader.is_at_end() || message.room >= kMostRooms) return Damaged();
+  return message;
+}
+
 std::string Encode(const StagedMessage& message) {
   wire::ByteWriter writer;
   writer.Add(message.number);
@@ -282,10 +300,27 @@ llvm::Expected<FailedMessage> DecodeFailed(std::string_view bytes) {
   return message;
 }
 
+std::optional<EndOfSave> DecodeEnd(std::uint64_t kind, std::string_view bytes) {
+  std::optional<EndOfSave> end;
+  llvm::Error error = llvm::Error::success();
+  if (kind == static_cast<std::uint64_t>(SaveMessageKind::kDone)) {
+    llvm::Expected<DoneMessage> done = DecodeDone(bytes);
+    if (done) end = EndOfSave{done->number, std::move(done->report), std::nullopt};
+    error = done.takeError();
+  } else if (kind == static_cast<std::uint64_t>(SaveMessageKind::kFailed)) {
+    llvm::Expected<FailedMessage> failed = DecodeFailed(bytes);
+    if (failed) end = EndOfSave{failed->number, "", FailureText{failed->code, std::move(failed->message)}};
+    error = failed.takeError();
+  }
+  llvm::consumeError(std::move(error));
+  return end;
+}
+
 std::string Encode(const WriteMessage& message) {
   wire::ByteWriter writer;
   writer.Add(std::string_view(message.path));
   writer.Add(std::uint64_t{message.force});
+  writer.Add(message.room);
   return writer.bytes();
 }
 
@@ -294,7 +329,8 @@ llvm::Expected<WriteMessage> DecodeWrite(std::string_view bytes) {
   WriteMessage message;
   message.path = reader.Text();
   message.force = reader.Number() != 0;
-  if (!reader.is_at_end()) return Damaged();
+  message.room = reader.Number();
+  if (!reader.is_at_end() || message.room >= kMostRooms) return Damaged();
   return message;
 }
 

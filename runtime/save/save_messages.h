@@ -7,8 +7,8 @@
 // - LaidOutMessage, of the writer, with the rank's segment, unless its memory is read. It comes again when a state has
 //   changed its shape.
 // - SaveMessage, of the rank: a save, with its path and the values.
-// - kBegin, of the writer: all ranks have called, and nobody reads the segments, so stage now.
-// - StagedMessage, of the rank: the segment holds the state.
+// - BeginMessage, of the writer: all ranks have called, and nobody reads this room of the segments, so stage there now.
+// - StagedMessage, of the rank: the room holds the state. With several rooms the next SaveMessage may follow at once.
 // - DoneMessage, of the writer: the checkpoint is at its path.
 // - FailedMessage, in place of any of the writer's; to a JoinMessage it is the last one.
 // - kLeave, of the rank: no more saves.
@@ -46,6 +46,9 @@ enum class SaveMessageKind : std::uint64_t {
   kGone
 };
 
+// A segment has at most so many, so there are no more saves in flight: one is staged while another is written.
+inline constexpr std::size_t kMostRooms = 2;
+
 // The reason for a connection between machines (machine_socket.h).
 enum class MachinePurpose : std::uint64_t {
   kRank,    // A rank of another machine; its number.
@@ -63,6 +66,7 @@ struct SaverSettings {
   bool reads_memory = false;          // The ranks wait for each save: the writer may read their memory itself.
   bool verifies_replicas = false;     // A save fails where ranks hold one box with other elements.
   bool finishes_orphans = true;       // A save that was staged is written even if the job has died.
+  std::uint64_t rooms = 1;            // Of each segment.
   std::optional<std::uint64_t> part;  // The ranks are those of one machine, which saves this part of the job's state.
   std::string lock_file;              // On which the writer has a shared lock as long as it lives. Empty: none.
 };
@@ -92,8 +96,8 @@ struct JoinMessage {
 
 struct LaidOutMessage {
   std::vector<StagedBox> boxes;
-  std::vector<std::size_t> values;  // Entries whose values the rank sends with each save.
-  std::uint64_t segment_bytes = 0;
+  std::vector<std::size_t> values;      // Entries whose values the rank sends with each save.
+  std::uint64_t segment_bytes = 0;      // Of one room, in which boxes have their offsets.
   std::string plan;                     // JSON: what a save will write.
   std::vector<ReplicatedBox> replicas;  // With SaverSettings::verifies_replicas: whose digests the rank sends.
   bool holds_all = true;                // Otherwise the ranks, which are those of one machine, hold parts of tensors.
@@ -111,6 +115,11 @@ struct SaveMessage {
   HeldState state;  // If it is not what was held before.
 };
 
+struct BeginMessage {
+  std::uint64_t number = 0;
+  std::uint64_t room = 0;
+};
+
 struct StagedMessage {
   std::uint64_t number = 0;
   std::vector<SumLanes> digests;  // Of LaidOutMessage::replicas.
@@ -125,6 +134,7 @@ struct DoneMessage {
 struct WriteMessage {
   std::string path;
   bool force = false;
+  std::uint64_t room = 0;
 };
 
 struct FailedMessage {
@@ -133,14 +143,22 @@ struct FailedMessage {
   std::string message;
 };
 
+// How a save has ended.
+struct EndOfSave {
+  std::uint64_t number = 0;
+  std::string report;                  // As in DoneMessage.
+  std::optional<FailureText> failure;  // In place of it.
+};
+
 std::string Encode(const JoinMessage& message);
 std::string Encode(const LaidOutMessage& message);
 std::string Encode(const SaveMessage& message);
+std::string Encode(const BeginMessage& message);
 std::string Encode(const StagedMessage& message);
 std::string Encode(const DoneMessage& message);
 std::string Encode(const FailedMessage& message);
 std::string Encode(const WriteMessage& message);
-std::string EncodeNumber(std::uint64_t number);  // Of kHello and kBegin.
+std::string EncodeNumber(std::uint64_t number);  // Of kHello.
 // All that must be the same on all ranks.
 std::string Encode(const SaverSettings& settings);
 
@@ -148,9 +166,12 @@ std::string Encode(const SaverSettings& settings);
 llvm::Expected<JoinMessage> DecodeJoin(std::string_view bytes);
 llvm::Expected<LaidOutMessage> DecodeLaidOut(std::string_view bytes);
 llvm::Expected<SaveMessage> DecodeSave(std::string_view bytes);
+llvm::Expected<BeginMessage> DecodeBegin(std::string_view bytes);
 llvm::Expected<StagedMessage> DecodeStaged(std::string_view bytes);
 llvm::Expected<DoneMessage> DecodeDone(std::string_view bytes);
 llvm::Expected<FailedMessage> DecodeFailed(std::string_view bytes);
+// Of a DoneMessage or FailedMessage; nothing of another one.
+std::optional<EndOfSave> DecodeEnd(std::uint64_t kind, std::string_view bytes);
 llvm::Expected<WriteMessage> DecodeWrite(std::string_view bytes);
 llvm::Expected<std::uint64_t> DecodeNumber(std::string_view bytes);
 

@@ -1,6 +1,7 @@
 #include "runtime/save/segment.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -50,12 +51,14 @@ llvm::Error TakePages(int descriptor, std::span<std::byte> memory) {
 
 }  // namespace
 
-llvm::Expected<Segment> Segment::Create(std::uint64_t bytes) {
-  if (bytes == 0) return Segment();
+llvm::Expected<Segment> Segment::Create(std::uint64_t room_bytes, std::size_t rooms) {
+  if (room_bytes == 0) return Segment();
+  const std::uint64_t bytes = room_bytes * rooms;
   // Else the system would find out by ending processes.
   if (const std::uint64_t available = AvailableMemory(); bytes > available) {
-    return Fail(ErrorCode::kMemory, "a rank's state takes {} of shared memory, and {} of memory are available",
-                HumanBytes(bytes), HumanBytes(available));
+    return Fail(ErrorCode::kMemory, "a rank's state takes {} of shared memory{}, and {} of memory are available",
+                HumanBytes(bytes), rooms == 1 ? "" : fmt::format(", {} times {}", rooms, HumanBytes(room_bytes)),
+                HumanBytes(available));
   }
   const int descriptor = ::memfd_create("ucp-save", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) {
@@ -69,11 +72,14 @@ llvm::Expected<Segment> Segment::Create(std::uint64_t bytes) {
   ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);  // Else a reader could be killed by SIGBUS.
   UCP_ASSIGN_OR_RETURN(Segment segment, Map(descriptor, bytes, MAP_SHARED));
   UCP_RETURN_IF_ERROR(TakePages(descriptor, segment.memory()));
+  segment.room_bytes_ = room_bytes;
   return segment;
 }
 
-llvm::Expected<Segment> Segment::Open(int descriptor, std::uint64_t bytes) {
-  return Map(descriptor, bytes, MAP_SHARED | MAP_POPULATE);
+llvm::Expected<Segment> Segment::Open(int descriptor, std::uint64_t room_bytes, std::size_t rooms) {
+  UCP_ASSIGN_OR_RETURN(Segment segment, Map(descriptor, room_bytes * rooms, MAP_SHARED | MAP_POPULATE));
+  segment.room_bytes_ = room_bytes;
+  return segment;
 }
 
 llvm::Expected<Segment> Segment::Map(int descriptor, std::uint64_t bytes, int flags) {
@@ -92,6 +98,7 @@ llvm::Expected<Segment> Segment::Map(int descriptor, std::uint64_t bytes, int fl
 Segment& Segment::operator=(Segment&& other) noexcept {
   std::swap(address_, other.address_);
   std::swap(bytes_, other.bytes_);
+  std::swap(room_bytes_, other.room_bytes_);
   std::swap(descriptor_, other.descriptor_);
   std::swap(users_, other.users_);
   return *this;

@@ -1,6 +1,7 @@
 #include "runtime/save/writer.h"
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -8,18 +9,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <deque>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "compiler/files/destination_names.h"
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
-#include "runtime/job_state/job_items.h"
+#include "runtime/save/kept_checkpoints.h"
 #include "runtime/save/relay.h"
 #include "runtime/save/replicas.h"
-#include "runtime/save/segment_files.h"
 #include "runtime/save/writer_lock.h"
+#include "runtime/save/writer_memory.h"
 #include "runtime/save/writer_ranks.h"
 #include "runtime/save/written_save.h"
 #include "runtime/save_run/save_run.h"
@@ -27,15 +29,26 @@
 namespace ucp {
 namespace {
 
-constexpr std::size_t kMostMissed = 64;  // Of one rank; it has gone other ways long before.
+// Where the save is that ranks have called, until it is written.
+enum class Stage {
+  kIdle,
+  kCalling,
+  kCalled,  // By all, and no room of the segments is free, or the segments are not those that it needs.
+  kStaging,
+  kStaged,  // By all, and the one before is still being written.
+};
 
-// Where the save is that ranks have called.
-enum class Stage { kIdle, kCalling, kStaging, kWriting };
+// A save that is being written.
+struct Writing {
+  std::string path;
+  std::vector<std::uint64_t> numbers;  // By rank: that of its call.
+  std::size_t room = 0;
+};
 
 class Writer {
  public:
   Writer(FileSystem& files, Descriptor listener)
-      : files_(files, kJobFolder), plain_files_(files), listener_(std::move(listener)) {}
+      : plain_files_(files), listener_(std::move(listener)), memory_(files, ranks_) {}
 
   // `first`: the rank that came first.
   llvm::Expected<Served> Run(JoinedRank first) {
@@ -69,13 +82,12 @@ class Writer {
   llvm::Error LayOut() {
     is_laid_out_ = false;
     UCP_ASSIGN_OR_RETURN(joined_, ranks_.JoinedStates());
-    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
-      UCP_RETURN_IF_ERROR(GiveMemory(ranks_.all[number], joined_.ranks[number]));
-    }
-    AddFiles();
+    UCP_RETURN_IF_ERROR(memory_.Give(joined_));
+    memory_.AddFiles(room_, joined_);
     SaveRequest request = ranks_.settings.request;
     request.settings.tag = "checkpoint";
-    UCP_ASSIGN_OR_RETURN(const PlannedRun run, PlanSave(files_, joined_, request, ranks_.settings.threads));
+    UCP_ASSIGN_OR_RETURN(const PlannedRun run,
+                         PlanSave(memory_.files(room_), joined_, request, ranks_.settings.threads));
     const std::string plan = PlanText(run);
     for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
       const RankShare& share = joined_.ranks[number];
@@ -89,27 +101,7 @@ class Writer {
     return llvm::Error::success();
   }
 
-  bool IsElsewhere(const WriterRank& rank) const { return rank.machine != machines_.job.machine; }
-
-  llvm::Error GiveMemory(WriterRank& rank, const RankShare& share) const {
-    if (IsElsewhere(rank)) return llvm::Error::success();
-    return rank.memory.Give(share.boxes, share.bytes, ranks_.settings.reads_memory ? &rank.own : nullptr);
-  }
-
-  // For a plan, which only wants to know sizes: as long as ranks may be staging.
-  void AddFiles() {
-    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
-      const WriterRank& rank = ranks_.all[number];
-      if (IsElsewhere(rank)) {
-        files_.AddZeros(SegmentName(number), joined_.ranks[number].bytes);
-      } else {
-        rank.memory.AddTo(files_, SegmentName(number));
-      }
-      files_.Add(ValuesName(number), std::as_bytes(std::span<const char>(rank.values)));
-    }
-  }
-
-  bool IsOver() const { return stage_ != Stage::kWriting && (has_lost_machine_ || ranks_.are_gone()); }
+  bool IsOver() const { return !writing_ && (has_lost_machine_ || (stage_ != Stage::kStaged && ranks_.are_gone())); }
 
   // One turn of the loop.
   llvm::Error Step() {
@@ -147,7 +139,7 @@ class Writer {
     llvm::Expected<SocketMessage> message = rank.socket.Receive();
     if (!message) {
       llvm::consumeError(message.takeError());
-      has_lost_machine_ = has_lost_machine_ || IsElsewhere(rank);
+      has_lost_machine_ = has_lost_machine_ || rank.is_elsewhere();
       return Lose(rank, "its process has ended");
     }
     switch (static_cast<SaveMessageKind>(message->kind)) {
@@ -174,7 +166,8 @@ class Writer {
     llvm::consumeError(staged.takeError());
     if (stage_ != Stage::kStaging || !ranks_.have_staged()) return;
     if (llvm::Error error = CheckReplicas()) return EndSave(std::move(error));
-    Write();
+    stage_ = Stage::kStaged;
+    Proceed();
   }
 
   llvm::Error CheckReplicas() const {
@@ -189,34 +182,27 @@ class Writer {
     llvm::Expected<FailedMessage> failed = DecodeFailed(bytes);
     const std::optional<SaveMessage>& called = ranks_.all[number].called;
     if (failed && stage_ == Stage::kStaging && called && called->number == failed->number) {
-      return EndSave(MakeError(failed->code, NamedRank(number) + failed->message));
+      return EndSave(MakeError(failed->code, ranks_.NamedRank(number) + failed->message));
     }
     llvm::consumeError(failed.takeError());
   }
 
-  // "rank 1 of 4: "; nothing where there is one.
-  std::string NamedRank(std::size_t number) const {
-    return ranks_.all.size() == 1 ? "" : fmt::format("rank {} of {}: ", number, ranks_.all.size());
-  }
-
-  // W3
+  // W3. By the connection of a rank of another machine its writer hears of saves that the rank has staged.
   void Lose(WriterRank& rank, const char* why) {
     rank.gone = why;
-    rank.socket.Close();
-    const bool was_needed = stage_ == Stage::kCalling || (stage_ == Stage::kStaging && !rank.has_staged);
-    if (was_needed) EndSave(GoneError());
-    if (stage_ == Stage::kWriting && ranks_.are_gone() && !ranks_.settings.finishes_orphans) written_.Cancel();
+    if (!rank.is_elsewhere()) rank.socket.Close();
+    const bool was_needed =
+        stage_ == Stage::kCalling || stage_ == Stage::kCalled || (stage_ == Stage::kStaging && !rank.has_staged);
+    if (was_needed) EndSave(ranks_.GoneError());
+    if (writing_ && is_dropped()) written_.Cancel();
   }
 
-  llvm::Error GoneError() const {
-    const WriterRank* gone = ranks_.FirstGone();
-    return Fail(ErrorCode::kIo, "rank {} of {} does not take part: {}", gone - ranks_.all.data(), ranks_.all.size(),
-                gone->gone);
-  }
+  // Nobody is left who wants what was staged.
+  bool is_dropped() const { return ranks_.are_gone() && !ranks_.settings.finishes_orphans; }
 
   void Call(WriterRank& rank, const std::string& bytes) {
     llvm::Expected<SaveMessage> message = DecodeSave(bytes);
-    if (!message || rank.called) {
+    if (!message || (rank.called && (!rank.has_staged || rank.next))) {
       llvm::consumeError(message.takeError());
       return Lose(rank, "its messages are not those of this version");
     }
@@ -224,58 +210,74 @@ class Writer {
       const FailedMessage failed{message->number, last_failed_.code, last_failed_.message};
       return Send(rank, SaveMessageKind::kFailed, Encode(failed));
     }
+    if (rank.called) {
+      rank.next = std::move(*message);
+      return;
+    }
     rank.called = std::move(*message);
+    rank.has_staged = false;
+    CountCalls();
+  }
+
+  // Of the save that some ranks have called.
+  void CountCalls() {
     if (stage_ == Stage::kIdle) {
       stage_ = Stage::kCalling;
       deadline_ = AfterSeconds(ranks_.settings.timeout_seconds);
     }
-    if (stage_ != Stage::kCalling) return;  // The save before is still being written.
-    if (ranks_.FirstGone() != nullptr) return EndSave(GoneError());
-    if (ranks_.have_called()) Begin();
+    if (ranks_.FirstGone() != nullptr) return EndSave(ranks_.GoneError());
+    if (!ranks_.have_called()) return;
+    if (llvm::Error error = ranks_.CheckCalls()) return EndSave(std::move(error));
+    stage_ = Stage::kCalled;
+    Proceed();
   }
 
-  // W1
+  // With the save that has waited for another one.
+  void Proceed() {
+    if (stage_ == Stage::kCalled && (!writing_ || HasRoomNow())) return Begin();
+    if (stage_ != Stage::kStaged || writing_) return;
+    if (is_dropped()) return EndSave(ranks_.GoneError());
+    Write();
+  }
+
+  // W1. Beside the one that is written.
+  bool HasRoomNow() const {
+    return ranks_.settings.rooms > 1 && is_laid_out_ && llvm::none_of(ranks_.all, [](const WriterRank& rank) {
+             return rank.called->has_state || !rank.called->memories.empty();
+           });
+  }
+
   void Begin() {
-    if (llvm::Error error = CheckCalls()) return EndSave(std::move(error));
+    room_ = writing_ ? 1 - writing_->room : 0;
     for (WriterRank& rank : ranks_.all) {
       rank.values = std::move(rank.called->values);
-      rank.has_staged = false;
       if (!rank.called->memories.empty()) TakeMemories(rank);
       if (!rank.called->has_state) continue;
       rank.state = std::move(rank.called->state);
       is_laid_out_ = false;
     }
     if (is_laid_out_) {
-      AddFiles();
+      memory_.AddFiles(room_, joined_);
     } else if (llvm::Error error = LayOut()) {
       return EndSave(std::move(error));
     }
     stage_ = Stage::kStaging;
     deadline_ = AfterSeconds(ranks_.settings.timeout_seconds);
-    for (WriterRank& rank : ranks_.all) Send(rank, SaveMessageKind::kBegin, EncodeNumber(rank.called->number));
+    for (WriterRank& rank : ranks_.all) {
+      Send(rank, SaveMessageKind::kBegin, Encode(BeginMessage{rank.called->number, room_}));
+    }
   }
 
   // The boxes have moved.
   void TakeMemories(WriterRank& rank) {
     rank.own.memories = std::move(rank.called->memories);
-    is_laid_out_ = is_laid_out_ && !rank.memory.is_own() && !IsElsewhere(rank);
-  }
-
-  llvm::Error CheckCalls() const {
-    const SaveMessage& first = *ranks_.all.front().called;
-    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
-      const SaveMessage& call = *ranks_.all[number].called;
-      if (!call.problem.empty()) return Fail(ErrorCode::kUsage, "{}{}", NamedRank(number), call.problem);
-      if (call.path != first.path) {
-        return Fail(ErrorCode::kUsage, "rank 0 saves to `{}` and rank {} to `{}`", first.path, number, call.path);
-      }
-    }
-    return llvm::Error::success();
+    is_laid_out_ = is_laid_out_ && !rank.memory.is_own() && !rank.is_elsewhere();
   }
 
   void Write() {
-    stage_ = Stage::kWriting;
-    const SaveMessage& call = *ranks_.all.front().called;
+    const SaveMessage call = *ranks_.all.front().called;
+    writing_ = Writing{call.path, {}, room_};
+    for (WriterRank& rank : ranks_.all) writing_->numbers.push_back(rank.called->number);
     SaveRequest request = ranks_.settings.request;
     request.settings.tag = call.tag;
     ConversionOptions destination;
@@ -290,21 +292,20 @@ class Writer {
       BeginElsewhere(call);
     }
     for (std::size_t number = 0; number < ranks_.all.size(); ++number) {  // They count as this process's.
-      if (!IsElsewhere(ranks_.all[number])) execution.memory_bytes += joined_.ranks[number].bytes;
+      if (!ranks_.all[number].is_elsewhere()) execution.memory_bytes += joined_.ranks[number].bytes;
     }
-    written_.Start(files_, {&joined_, std::move(request), std::move(destination), std::move(execution)},
+    written_.Start(memory_.files(room_), {&joined_, std::move(request), std::move(destination), std::move(execution)},
                    done_.number());
+    EndCalls();
   }
 
   // The writers of the other machines begin with their part, and their segments are where they are.
   void BeginElsewhere(const SaveMessage& call) {
+    memory_.RemoveElsewhere(room_);
     std::set<int> begun;
-    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
-      WriterRank& rank = ranks_.all[number];
-      if (!IsElsewhere(rank)) continue;
-      files_.Remove(SegmentName(number));
-      if (!begun.insert(rank.machine).second) continue;
-      Send(rank, SaveMessageKind::kWrite, Encode(WriteMessage{call.path, call.force}));
+    for (WriterRank& rank : ranks_.all) {
+      if (!rank.is_elsewhere() || !begun.insert(rank.machine).second) continue;
+      Send(rank, SaveMessageKind::kWrite, Encode(WriteMessage{call.path, call.force, room_}));
     }
   }
 
@@ -312,46 +313,36 @@ class Writer {
     std::uint64_t count = 0;
     if (::read(done_.number(), &count, sizeof count) != static_cast<ssize_t>(sizeof count)) return;
     llvm::Expected<std::string> report = written_.Take();
-    if (!report) return EndSave(report.takeError());
-    for (WriterRank& rank : ranks_.all) {
-      Send(rank, SaveMessageKind::kDone, Encode(DoneMessage{rank.called->number, *report}));
+    const Writing ended = *std::exchange(writing_, std::nullopt);
+    std::optional<FailureText> failure;
+    if (!report) failure = TakeFailure(report.takeError());
+    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+      WriterRank& rank = ranks_.all[number];
+      const std::uint64_t call = ended.numbers[number];
+      Send(rank, failure ? SaveMessageKind::kFailed : SaveMessageKind::kDone,
+           failure ? Encode(FailedMessage{call, failure->code, failure->message}) : Encode(DoneMessage{call, *report}));
     }
-    const std::string path = ranks_.all.front().called->path;
-    for (WriterRank& rank : ranks_.all) rank.called.reset();
-    stage_ = Stage::kIdle;
-    RemoveOld(path);
-  }
-
-  // Those that this writer has written, and no others.
-  void RemoveOld(const std::string& newest) {
-    if (ranks_.settings.keep == 0) return;
-    std::erase(kept_, newest);
-    kept_.push_back(newest);
-    while (kept_.size() > ranks_.settings.keep) {
-      // Half a checkpoint has no name. Errors do not matter: the newest ones are what counts.
-      const std::string hidden = BesideDestination(kept_.front(), "partial");
-      llvm::Error error = plain_files_.Rename(kept_.front(), hidden);
-      llvm::consumeError(plain_files_.RemoveTree(error ? kept_.front() : hidden));
-      llvm::consumeError(std::move(error));
-      kept_.pop_front();
-    }
+    if (!failure) kept_.Add(plain_files_, ended.path, ranks_.settings.keep);
+    Proceed();
   }
 
   // The save that ranks have called has failed.
   void EndSave(llvm::Error error) {
-    stage_ = Stage::kIdle;
-    std::set<std::string> paths;
-    for (const WriterRank& rank : ranks_.all) {
-      if (rank.called) paths.insert(rank.called->path);
-    }
-    for (WriterRank& rank : ranks_.all) {
-      for (const std::string& path : paths) {
-        if (!rank.called || rank.called->path != path) rank.missed.insert(path);
-      }
-      while (rank.missed.size() > kMostMissed) rank.missed.erase(rank.missed.begin());
-    }
+    ranks_.NoteMissed();
     Tell(Waiting::kForSave, std::move(error));
-    for (WriterRank& rank : ranks_.all) rank.called.reset();
+    EndCalls();
+  }
+
+  // The ranks may call another save, and some have.
+  void EndCalls() {
+    stage_ = Stage::kIdle;
+    bool has_next = false;
+    for (WriterRank& rank : ranks_.all) {
+      rank.called = std::exchange(rank.next, std::nullopt);
+      rank.has_staged = false;
+      has_next = has_next || rank.called;
+    }
+    if (has_next) CountCalls();
   }
 
   // Sends the error to the ranks that wait for this.
@@ -367,20 +358,22 @@ class Writer {
     }
   }
 
-  SegmentFiles files_;
   FileSystem& plain_files_;
   Descriptor listener_;
   Descriptor done_ = Descriptor(-1);  // An eventfd: a save has been written, or not.
   WriterRanks ranks_;
+  WriterMemory memory_;
   WriterMachines machines_;
   std::unique_ptr<SocketRanks> writers_;  // Of a job on several machines.
   bool has_lost_machine_ = false;
   JoinedState joined_;
   bool is_laid_out_ = false;
   Stage stage_ = Stage::kIdle;
+  std::size_t room_ = 0;  // Of the save that ranks have called.
+  std::optional<Writing> writing_;
   WriterClock::time_point deadline_;
   FailedMessage last_failed_;
-  std::deque<std::string> kept_;
+  KeptCheckpoints kept_;
   WrittenSave written_;
 };
 

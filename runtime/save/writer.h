@@ -2,13 +2,14 @@
 // rank a segment of memory, laid out so that ranks stage every box once, and writes what they have staged while they
 // train on.
 //
-//   W1  No rank stages before all have called the same save, and no segment is written to while it is read.
+//   W1  No rank stages before all have called the same save, and no room of a segment is written to while it is read.
 //   W2  A save that one rank does not come to within the timeout, or that ranks call with other paths, fails on all
 //   that
 //       came, with the ranks' numbers. No rank waits for another one but here.
 //   W3  A rank that ends before it has staged makes the save fail. One that ends later does not.
 //   W4  The destination appears complete or not at all, whoever dies (commit.h).
-//   W5  The process ends when all ranks have left, after what they have staged is written.
+//   W5  Saves are written one after another, in the order of the calls. One that fails does not change the next.
+//   W6  The process ends when all ranks have left, after what they have staged is written.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -23,7 +24,7 @@ enum class Served {
   kNobody,  // Not all came, or their state cannot be saved: those that came know why.
 };
 
-// Serves the ranks that connect to `listener`, until W5. `files` is where checkpoints are written. Fails where the
+// Serves the ranks that connect to `listener`, until W6. `files` is where checkpoints are written. Fails where the
 // system does; the ranks get the error of a save.
 llvm::Expected<Served> ServeRanks(FileSystem& files, Descriptor listener);
 

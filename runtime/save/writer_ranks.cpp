@@ -19,7 +19,8 @@
 namespace ucp {
 namespace {
 
-constexpr std::size_t kMostNamed = 8;  // Ranks in a message.
+constexpr std::size_t kMostNamed = 8;    // Ranks in a message.
+constexpr std::size_t kMostMissed = 64;  // Of one rank; it has gone other ways long before.
 
 // The rank is one of this job.
 llvm::Error Admit(JoinedRank joined, WriterRanks& ranks) {
@@ -138,6 +139,40 @@ bool WriterRanks::have_called() const {
 
 bool WriterRanks::have_staged() const {
   return llvm::all_of(all, [](const WriterRank& rank) { return rank.has_staged; });
+}
+
+llvm::Error WriterRanks::GoneError() const {
+  const WriterRank* gone = FirstGone();
+  return Fail(ErrorCode::kIo, "rank {} of {} does not take part: {}", gone - all.data(), all.size(), gone->gone);
+}
+
+llvm::Error WriterRanks::CheckCalls() const {
+  const SaveMessage& first = *all.front().called;
+  for (std::size_t number = 0; number < all.size(); ++number) {
+    const SaveMessage& call = *all[number].called;
+    if (!call.problem.empty()) return Fail(ErrorCode::kUsage, "{}{}", NamedRank(number), call.problem);
+    if (call.path != first.path) {
+      return Fail(ErrorCode::kUsage, "rank 0 saves to `{}` and rank {} to `{}`", first.path, number, call.path);
+    }
+  }
+  return llvm::Error::success();
+}
+
+void WriterRanks::NoteMissed() {
+  std::set<std::string> paths;
+  for (const WriterRank& rank : all) {
+    if (rank.called) paths.insert(rank.called->path);
+  }
+  for (WriterRank& rank : all) {
+    for (const std::string& path : paths) {
+      if (!rank.called || rank.called->path != path) rank.missed.insert(path);
+    }
+    while (rank.missed.size() > kMostMissed) rank.missed.erase(rank.missed.begin());
+  }
+}
+
+std::string WriterRanks::NamedRank(std::size_t number) const {
+  return all.size() == 1 ? "" : fmt::format("rank {} of {}: ", number, all.size());
 }
 
 llvm::Expected<JoinedState> WriterRanks::JoinedStates() const {

@@ -32,11 +32,14 @@ struct WriterRank {
   int machine = 0;                     // The writer of another one than this gives the rank its memory.
   RankMemory memory;
   RankMemory::Own own;
-  std::optional<SaveMessage> called;  // The save that it has asked for, until that ends.
+  std::optional<SaveMessage> called;  // The save that it has asked for, until that is written or fails.
+  std::optional<SaveMessage> next;    // It has staged that one, and others have not.
   bool has_staged = false;
   std::vector<SumLanes> digests;  // As in StagedMessage.
   std::set<std::string> missed;   // Paths of saves that failed, which the others have called and it has not.
   std::string gone;               // Why it no longer takes part; empty: it does.
+
+  bool is_elsewhere() const { return machine != 0; }  // The machine of the first writer is number 0.
 };
 
 struct WriterRanks {
@@ -45,8 +48,15 @@ struct WriterRanks {
 
   bool are_gone() const;                // All of them.
   const WriterRank* FirstGone() const;  // Null if none is.
+  llvm::Error GoneError() const;        // Names that one.
   bool have_called() const;             // All of them.
   bool have_staged() const;             // All of them.
+  // Fails (kUsage) if they have called other saves, or one has a problem.
+  [[nodiscard]] llvm::Error CheckCalls() const;
+  // The save that some have called has failed, before the others have.
+  void NoteMissed();
+  // "rank 1 of 4: "; nothing where there is one.
+  std::string NamedRank(std::size_t number) const;
   // The state that all hold together, or the part of it that one machine holds (SaverSettings::part).
   llvm::Expected<JoinedState> JoinedStates() const;
   // "rank 3 of 4", "ranks 1, 3 of 4"

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import ucp_checkpoint as ucp
 from ucp_checkpoint import _saved_dict
-from writers import leftovers, supervisor_of, wait_until, worker_of
+from writers import HeldWriting, leftovers, supervisor_of, wait_until, worker_of
 
 MIB = 1 << 18  # Elements of float32.
 
@@ -55,6 +55,49 @@ def stop_while_it_writes(folder: Path) -> None:
     worker = worker_of(supervisor_of(os.getpid()))
     wait_until(lambda: leftovers(folder) != [])
     os.kill(worker, signal.SIGSTOP)
+
+
+def hold_while_it_writes(folder: Path) -> HeldWriting:
+    """As stop_while_it_writes(), but the writer hears its ranks."""
+    worker = worker_of(supervisor_of(os.getpid()))
+    wait_until(lambda: leftovers(folder) != [])
+    return HeldWriting(worker)
+
+
+def killed_with_two(rank: int, root: str, victims: list[int], moment: str, on_death: str) -> dict[str, Any]:
+    """Ranks are killed while one save is written and the next one is staged; how both end for the others."""
+    folder = Path(root)
+    state = {"weight": torch.full((24 * MIB,), 1.0), f"own.{rank}": torch.full((MIB,), float(rank))}
+    saver = ucp.Saver(state, on_death=on_death, staging="2x", threads=1, nice=19, timeout=20)
+    savings = [saver.save(folder / "first")]
+    held = hold_while_it_writes(folder) if rank == 0 else None
+    savings[0].staged.result()
+    if rank == 0:
+        supervisor = supervisor_of(os.getpid())
+        (folder.parent / "writer").write_text(f"{supervisor} {worker_of(supervisor)}")
+    dist.barrier()
+    state["weight"].fill_(2)
+    if moment == "staging" and rank in victims:
+        staged_by_hand()
+        state["weight"] = state["weight"].clone()
+    savings.append(saver.save(folder / "second"))
+    if moment == "staged":
+        savings[1].staged.result()
+    else:
+        savings[1].progress.wait_for(1)
+    assert not savings[0].done()
+    dist.barrier()
+    if rank in victims:
+        if held is not None:
+            os.kill(worker_of(supervisor_of(os.getpid())), signal.SIGSTOP)
+        die()
+    if held is not None:
+        time.sleep(0.2)  # The writer hears of it.
+        held.release()
+    told = {str(number): error_of(saving.result) for number, saving in enumerate(savings)}
+    told["next"] = error_of(lambda: saver.save(folder / "next").result())
+    saver.close()
+    return told
 
 
 def killed_ranks(rank: int, root: str, victims: list[int], moment: str, on_death: str) -> dict[str, Any]:

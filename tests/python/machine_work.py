@@ -16,7 +16,7 @@ from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 import save_work
 import ucp_checkpoint as ucp
 import writer_work
-from dying_work import MIB, die, error_of
+from dying_work import MIB, die, error_of, hold_while_it_writes
 from writers import supervisors_of, worker_of
 
 
@@ -55,6 +55,41 @@ def at_once(rank: int, root: str, machines: str) -> dict[str, Any]:
         more = {"more": torch.arange(float(rank + 3))} if rank == 3 else {}
         told["other shape"] = error_of(lambda: saver.save(Path(root) / "other", extra=more).result())
     return told
+
+
+def save_often(rank: int, root: str, machines: str) -> list[str]:
+    """A Saver with two saves in flight, and nobody who waits for more than staging."""
+    os.environ["UCP_MACHINE"] = machines[rank]
+    state = state_of(rank, 0)
+    savings = []
+    with ucp.Saver(state, staging="2x", timeout=20) as saver:
+        for number in range(8):
+            state[f"own.{rank}"].fill_(number + rank)
+            savings.append(saver.save(Path(root) / str(number)))
+            savings[-1].staged.result()
+        return [error_of(saving.result) for saving in savings]
+
+
+def end_with_two(rank: int, root: str, machines: str) -> list[str]:
+    """One save is written, and the next one staged, when all ranks of the second machine end."""
+    os.environ["UCP_MACHINE"] = machines[rank]
+    state = state_of(rank, 0)
+    saver = ucp.Saver(state, staging="2x", threads=1, nice=19, timeout=20)
+    savings = [saver.save(Path(root) / "0")]
+    held = hold_while_it_writes(Path(root)) if rank == 0 else None
+    savings[0].staged.result()
+    dist.barrier()
+    state[f"own.{rank}"].add_(1)
+    savings.append(saver.save(Path(root) / "1"))
+    savings[1].staged.result()
+    dist.barrier()
+    if held is None:
+        die()
+    time.sleep(0.2)  # The writers hear of it.
+    held.release()
+    errors = [error_of(saving.result) for saving in savings]
+    error_of(saver.close)
+    return errors
 
 
 def kill_writers(rank: int, root: str, machines: str, seed: int) -> list[dict[str, str]]:

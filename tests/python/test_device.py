@@ -100,6 +100,12 @@ state = {
     "host": torch.randn(500), "empty": torch.zeros(0, 3), "scalar": torch.tensor(3.5),
     **{f"small.{i}": torch.randn(i % 50 + 1) for i in range(300)},
 }
+def check(saving, expected):
+    found = {f"model.{name}": torch.empty(value.shape, dtype=value.dtype) for name, value in expected.items()}
+    torch.distributed.checkpoint.load(found, checkpoint_id=saving.path, no_dist=True)
+    for name, value in expected.items():
+        assert torch.equal(found[f"model.{name}"], value), (saving.path, name)
+
 saver = ucp.Saver(state, to="dcp:style=plain", bus_share=0.9)
 for number in range(3):
     for value in state.values():
@@ -112,11 +118,19 @@ for number in range(3):
     saving.result()
     for value, kept in zip(state.values(), expected.values()):
         value.copy_(kept)
-    found = {f"model.{name}": torch.empty(value.shape, dtype=value.dtype) for name, value in expected.items()}
-    torch.distributed.checkpoint.load(found, checkpoint_id=saving.path, no_dist=True)
-    for name, value in expected.items():
-        assert torch.equal(found[f"model.{name}"], value), (number, name)
+    check(saving, expected)
 saver.close()
+with ucp.Saver(state, to="dcp:style=plain", staging="2x") as saver:
+    savings = []
+    for number in range(4):
+        for value in state.values():
+            value.add_(1)
+        saving = saver.save(f"{sys.argv[1]}/two-{number}")
+        savings.append((saving, {name: value.clone() for name, value in state.items()}))
+        saving.staged.result()
+    for saving, expected in savings:
+        saving.result()
+        check(saving, expected)
 ucp.save(state, f"{sys.argv[1]}/at-once", to="dcp:style=plain")
 print("done")
 """

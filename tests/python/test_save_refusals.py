@@ -97,6 +97,8 @@ def test_what_cannot_be_saved(make: Callable[[], Any], said: str, saver: ucp.Sav
         ({"extra": {"weight": 3}}, "extra has an entry `weight`, which the state also has"),
         ({"extra": [3]}, "extra is a mapping"),
         ({"keep": 0}, "keep is a number from 1 to"),
+        ({"staging": "3x"}, 'staging is "1x" or "2x", not'),
+        ({"staging": 2}, 'staging is "1x" or "2x", not 2'),
         ({"on_death": "go on"}, 'on_death is "finish" or "drop", not'),
         ({"timeout": 0}, "timeout is a number of seconds, not 0"),
         ({"nice": -1}, "nice is a number from 0 to 19, not -1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
 SOON = 10.0
+_DETACH, _SEIZE, _INTERRUPT = 17, 0x4206, 0x4207  # Requests of ptrace.
+_OF_ANY_KIND = 0x40000000  # __WALL: waitpid() takes threads as well.
 
 
 def children_of(process: int) -> list[int]:
@@ -82,6 +85,41 @@ def stopped(process: int) -> Iterator[None]:
         yield
     finally:
         os.kill(process, SIGCONT)
+
+
+class HeldWriting:
+    """The threads of a writer that write stand still, and the one that hears the ranks goes on.
+
+    By ptrace, so all is done by the thread that has made this. The threads go on when its process ends.
+    """
+
+    def __init__(self, process: int) -> None:
+        self._calls = ctypes.CDLL(None, use_errno=True)
+        self._held: set[int] = set()
+        while new := self._threads(process) - self._held:
+            for thread in new:
+                self._ptrace(_SEIZE, thread)
+                self._ptrace(_INTERRUPT, thread)
+                os.waitpid(thread, _OF_ANY_KIND)
+            self._held |= new
+        assert self._held, "it does not write"
+
+    @staticmethod
+    def _threads(process: int) -> set[int]:
+        return {int(name) for name in os.listdir(f"/proc/{process}/task")} - {process}
+
+    def _ptrace(self, request: int, thread: int) -> None:
+        if self._calls.ptrace(request, thread, None, None) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def release(self) -> None:
+        """Also after the process was killed, which has ended then."""
+        for thread in self._held:
+            try:
+                self._ptrace(_DETACH, thread)
+            except ProcessLookupError:
+                os.waitpid(thread, _OF_ANY_KIND)
+        self._held = set()
 
 
 def leftovers(folder: Path) -> list[str]:

@@ -28,6 +28,7 @@ llvm::Expected<SaverSettings> SettingsOf(const std::string& to, const SaveSettin
   of_saver.request.source.path = "memory";
   UCP_ASSIGN_OR_RETURN(of_saver.threads, ThreadsOf(settings.threads));
   of_saver.memory_bytes = settings.memory_bytes;
+  of_saver.rooms = is_at_once ? 1 : static_cast<std::uint64_t>(settings.staging);
   of_saver.keep = settings.keep;
   of_saver.timeout_seconds = settings.timeout_seconds;
   of_saver.nice = settings.nice;
@@ -37,6 +38,9 @@ llvm::Expected<SaverSettings> SettingsOf(const std::string& to, const SaveSettin
   if (!(settings.timeout_seconds > 0 && settings.timeout_seconds <= kMostSeconds)) {
     return Fail(ErrorCode::kUsage, "timeout_seconds is above 0 and at most {}, not {}", kMostSeconds,
                 settings.timeout_seconds);
+  }
+  if (settings.staging < 1 || settings.staging > static_cast<int>(kMostRooms)) {
+    return Fail(ErrorCode::kUsage, "staging is a number from 1 to {}, not {}", kMostRooms, settings.staging);
   }
   if (settings.nice < 0 || settings.nice > kMostNice) {
     return Fail(ErrorCode::kUsage, "nice is a number from 0 to {}, not {}", kMostNice, settings.nice);

@@ -73,6 +73,7 @@ class Saver:
         keep: int | None = None,
         group: object = None,
         no_dist: bool = False,
+        staging: str = "1x",
         on_death: str = "finish",
         timeout: float = 600,
         verify_replicas: bool = False,
@@ -104,6 +105,7 @@ class Saver:
             self._settings = save_settings(
                 to,
                 keep=keep,
+                staging=staging,
                 on_death=on_death,
                 timeout=timeout,
                 verify_replicas=verify_replicas,
@@ -119,6 +121,8 @@ class Saver:
                 ds_config=ds_config,
             )
             self._settings.reads_memory = self._reads_memory
+            if self._reads_memory:
+                self._settings.rooms = 1
             self._bus_share = share_of_bus(bus_share)
             self._settings.part = self._part
             self._settings.lock_file = self._lock_file

@@ -29,6 +29,7 @@ def save_settings(
     to: str,
     *,
     keep: int | None = None,
+    staging: str = "1x",
     on_death: str = "finish",
     timeout: float = 600,
     verify_replicas: bool = False,
@@ -51,6 +52,9 @@ def save_settings(
     settings.to = _arguments.text("to", to, 'a strategy such as "dcp:style=titan"')
     settings.threads = thread_count(threads)
     settings.memory_bytes = byte_count(memory)
+    if staging not in ("1x", "2x"):
+        raise failure("usage", f'staging is "1x" or "2x", not {_arguments.shown(staging)}')
+    settings.rooms = int(staging[0])
     settings.keep = 0 if keep is None else _arguments.whole("keep", keep, 1, 1 << 30)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 1e6:
         raise failure("usage", f"timeout is a number of seconds, not {_arguments.shown(timeout)}")

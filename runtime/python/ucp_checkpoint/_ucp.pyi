@@ -287,6 +287,7 @@ class SaverSettings:
     reads_memory: bool
     verifies_replicas: bool
     finishes_orphans: bool
+    rooms: int
     part: int | None
     lock_file: bytes
     def __init__(self) -> None: ...

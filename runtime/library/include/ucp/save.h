@@ -55,6 +55,7 @@ struct SaveSettings {
   Ranks* ranks = nullptr;        // Those that save together. Null: this process alone. Not used after the constructor.
   std::uint64_t keep = 0;        // So many of the newest checkpoints stay, and older ones are removed; 0: all stay.
   double timeout_seconds = 600;  // In which all ranks must call a save, and stage their part of it.
+  int staging = 1;  // With 2, a save is staged while the one before is written, which takes the memory twice.
   bool verify_replicas = false;  // A save fails where ranks hold one part of a tensor with other elements.
   bool finish_on_death = true;   // A save that all ranks have staged is written even if the job has died.
   int nice = 0;                  // From 0 to 19: how much the writer gives way to the job.

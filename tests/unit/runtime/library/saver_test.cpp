@@ -75,6 +75,23 @@ TEST_F(SaverTest, TheStateOfTheCallIsSavedWhileItChanges) {
   saver.Close();
 }
 
+TEST_F(SaverTest, OneIsStagedWhileOneIsWritten) {
+  Numbers numbers = From(0, 12);
+  const StateToSave state = {.tensors = {Matrix("w", numbers, {3, 4})}};
+  Saver saver(state, "dcp", {.staging = 2});
+  std::vector<Saving> savings;
+  for (int number = 0; number < 6; ++number) {
+    numbers.front() = static_cast<float>(number);
+    savings.push_back(saver.Save(Path(std::to_string(number)), state));
+    saver.WaitForStaging();
+  }
+  for (const Saving& saving : savings) saving.durable.Wait();
+  for (int number = 0; number < 6; ++number) {
+    numbers.front() = static_cast<float>(number);
+    EXPECT_EQ(Loaded(Path(std::to_string(number)), "w", {3, 4}), numbers);
+  }
+}
+
 TEST_F(SaverTest, TensorsThatHaveMovedAndOnesThatAreNewAreSaved) {
   const Numbers numbers = From(1, 6);
   Saver saver({.tensors = {Matrix("w", numbers, {6})}}, "dcp");
@@ -179,6 +196,7 @@ TEST_F(SaverTest, SettingsThatNobodyCanSaveWithAreRefused) {
     return sentence;
   };
   EXPECT_EQ(refused(ErrorKind::kUsage, {.nice = 20}), "nice is a number from 0 to 19, not 20");
+  EXPECT_EQ(refused(ErrorKind::kUsage, {.staging = 3}), "staging is a number from 1 to 2, not 3");
   EXPECT_THAT(refused(ErrorKind::kUsage, {.timeout_seconds = 0}), HasSubstr("timeout_seconds is above 0"));
   EXPECT_THAT(refused(ErrorKind::kUsage, {.threads = 300}), HasSubstr("from 1 to 256"));
   EXPECT_THAT(refused(ErrorKind::kUsage, {.source = {.path = "x"}}), HasSubstr("a save's source is the job"));

@@ -19,6 +19,7 @@ SaverSettings Settings() {
   settings.verifies_replicas = true;
   settings.finishes_orphans = false;
   settings.lock_file = "/memory/job/writers";
+  settings.rooms = 2;
   return settings;
 }
 
@@ -54,6 +55,7 @@ TEST(SaveMessagesTest, Join) {
   EXPECT_TRUE(read->settings.verifies_replicas);
   EXPECT_FALSE(read->settings.finishes_orphans);
   EXPECT_EQ(read->settings.lock_file, "/memory/job/writers");
+  EXPECT_EQ(read->settings.rooms, 2U);
   EXPECT_EQ(read->state, message.state);
   EXPECT_EQ(read->values, "values");
   EXPECT_EQ(read->abandoned, std::vector<std::string>{"/a/b"});
@@ -116,6 +118,25 @@ TEST(SaveMessagesTest, SaveDoneAndFailed) {
   EXPECT_EQ(failed->code, ErrorCode::kMemory);
   EXPECT_EQ(failed->message, "no room");
   EXPECT_EQ(*DecodeNumber(EncodeNumber(8)), 8U);
+  const BeginMessage begin{7, 1};
+  EXPECT_EQ(DecodeBegin(Encode(begin))->number, 7U);
+  EXPECT_EQ(DecodeBegin(Encode(begin))->room, 1U);
+  ExpectNoPrefix(begin, DecodeBegin);
+  const WriteMessage write{"/out/step-5", true, 1};
+  EXPECT_EQ(DecodeWrite(Encode(write))->path, "/out/step-5");
+  EXPECT_EQ(DecodeWrite(Encode(write))->room, 1U);
+  ExpectNoPrefix(write, DecodeWrite);
+}
+
+TEST(SaveMessagesTest, RoomsThatNoSegmentHas) {
+  llvm::Expected<BeginMessage> begin = DecodeBegin(Encode(BeginMessage{7, 2}));
+  EXPECT_EQ(TakeFailure(begin.takeError()).message, "a message between a rank and the writer is damaged");
+  llvm::Expected<WriteMessage> write = DecodeWrite(Encode(WriteMessage{"/out", false, 2}));
+  EXPECT_EQ(TakeFailure(write.takeError()).message, "a message between a rank and the writer is damaged");
+  JoinMessage join;
+  join.settings.rooms = 3;
+  llvm::Expected<JoinMessage> joined = DecodeJoin(Encode(join));
+  EXPECT_EQ(TakeFailure(joined.takeError()).message, "a message between a rank and the writer is damaged");
 }
 
 }  // namespace

@@ -22,6 +22,20 @@ TEST(SegmentTest, TwoMappingsAreOneMemory) {
   EXPECT_NE(::ftruncate(made->descriptor(), 100), 0);  // It is sealed: no reader is killed by SIGBUS.
 }
 
+TEST(SegmentTest, RoomsLieOneBehindTheOther) {
+  llvm::Expected<Segment> made = Segment::Create(6400, 2);
+  ASSERT_TRUE(static_cast<bool>(made));
+  llvm::Expected<Segment> other = Segment::Open(::dup(made->descriptor()), 6400, 2);
+  ASSERT_TRUE(static_cast<bool>(other));
+  EXPECT_EQ(made->memory().size(), 12800U);
+  for (std::size_t room = 0; room < 2; ++room) {
+    EXPECT_EQ(made->room(room).data(), made->memory().data() + 6400 * room);
+    EXPECT_EQ(made->room(room).size(), 6400U);
+    made->room(room)[6399] = std::byte{static_cast<unsigned char>(room + 1)};
+  }
+  for (std::size_t room = 0; room < 2; ++room) EXPECT_EQ(static_cast<std::size_t>(other->room(room)[6399]), room + 1);
+}
+
 TEST(SegmentTest, OfNothing) {
   llvm::Expected<Segment> made = Segment::Create(0);
   ASSERT_TRUE(static_cast<bool>(made));
@@ -35,6 +49,13 @@ TEST(SegmentTest, MoreThanThereIs) {
   const FailureText failure = TakeFailure(made.takeError());
   EXPECT_EQ(failure.code, ErrorCode::kMemory);
   EXPECT_NE(failure.message.find("takes 1.13 PB of shared memory, and "), std::string::npos) << failure.message;
+}
+
+TEST(SegmentTest, MoreThanThereIsForTwo) {
+  llvm::Expected<Segment> made = Segment::Create(std::uint64_t{1} << 49, 2);
+  ASSERT_FALSE(static_cast<bool>(made));
+  const std::string message = TakeFailure(made.takeError()).message;
+  EXPECT_NE(message.find("takes 1.13 PB of shared memory, 2 times 562.9 TB, and "), std::string::npos) << message;
 }
 
 TEST(SegmentFilesTest, BesideOthers) {

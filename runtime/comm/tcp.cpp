@@ -1,0 +1,100 @@
+#include "runtime/comm/tcp.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include "compiler/support/error.h"
+#include "compiler/support/system_reason.h"
+
+namespace ucp {
+namespace {
+
+constexpr int kMillisecondsToConnect = 3000;  // To one address.
+// A machine that has lost its power is noticed after 25 s.
+constexpr int kIdleSeconds = 10;
+constexpr int kProbeSeconds = 5;
+constexpr int kProbes = 3;
+
+llvm::Error Refused(const char* call) { return Fail(ErrorCode::kIo, "{}: {}", call, SystemReason(errno)); }
+
+llvm::Error WaitUntilConnected(int socket) {
+  pollfd wait{socket, POLLOUT, 0};
+  const int ready = Uninterrupted([&] { return ::poll(&wait, 1, kMillisecondsToConnect); });
+  if (ready == 0) errno = ETIMEDOUT;
+  if (ready <= 0) return Refused("connect");
+  int failed = 0;
+  socklen_t bytes = sizeof failed;
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &failed, &bytes) != 0) return Refused("getsockopt");
+  errno = failed;
+  return failed == 0 ? llvm::Error::success() : Refused("connect");
+}
+
+}  // namespace
+
+llvm::Expected<Descriptor> BindTcp(std::uint16_t port, bool only_here) {
+  const int on = 1;
+  const int off = 0;
+  const auto may_bind = [&](int socket) {  // A port of a program that has just ended is as good as another.
+    return port == 0 || ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0;
+  };
+  Descriptor socket(only_here ? -1 : ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket.is_open() && ::setsockopt(socket.number(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0) {
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(port);
+    const bool is_bound =
+        may_bind(socket.number()) && ::bind(socket.number(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0;
+    if (is_bound) return socket;
+  }
+  socket = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // A machine without IPv6.
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_port = htons(port);
+  any.sin_addr.s_addr = htonl(only_here ? INADDR_LOOPBACK : INADDR_ANY);
+  if (!socket.is_open() || !may_bind(socket.number())) return Refused("socket");
+  if (::bind(socket.number(), reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0) return Refused("bind");
+  return socket;
+}
+
+llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string& port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int failed = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); failed != 0) {
+    return Fail(ErrorCode::kIo, "{}", ::gai_strerror(failed));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, ::freeaddrinfo);
+  Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return Refused("socket");
+  if (::connect(socket.number(), found->ai_addr, found->ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return Refused("connect");
+    UCP_RETURN_IF_ERROR(WaitUntilConnected(socket.number()));
+  }
+  if (::fcntl(socket.number(), F_SETFL, 0) != 0) return Refused("fcntl");
+  UCP_RETURN_IF_ERROR(SetUpTcp(socket.number()));
+  return socket;
+}
+
+llvm::Error SetUpTcp(int socket) {
+  const std::pair<std::pair<int, int>, int> options[] = {
+      {{SOL_SOCKET, SO_KEEPALIVE}, 1},
+      {{IPPROTO_TCP, TCP_NODELAY}, 1},
+      {{IPPROTO_TCP, TCP_KEEPIDLE}, kIdleSeconds},
+      {{IPPROTO_TCP, TCP_KEEPINTVL}, kProbeSeconds},
+      {{IPPROTO_TCP, TCP_KEEPCNT}, kProbes},
+      {{IPPROTO_TCP, TCP_USER_TIMEOUT}, 1000 * (kIdleSeconds + kProbes * kProbeSeconds)}};
+  for (const auto& [option, value] : options) {
+    if (::setsockopt(socket, option.first, option.second, &value, sizeof value) != 0) return Refused("setsockopt");
+  }
+  return llvm::Error::success();
+}
+
+}  // namespace ucp

@@ -1,0 +1,23 @@
+// Connections between machines, as the operating system makes them. machine_socket.h says how machines of a job use
+// them.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/files/descriptor.h"
+
+namespace ucp {
+
+// A socket with a port; 0: any that is free. For all networks, or for this machine alone. Fails with kIo.
+llvm::Expected<Descriptor> BindTcp(std::uint16_t port, bool only_here);
+
+// To the first address of the host, for up to 3 s. Fails with kIo.
+llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string& port);
+
+// Notices after 25 s that the other machine has lost its power, and sends short messages at once. Fails with kIo.
+[[nodiscard]] llvm::Error SetUpTcp(int socket);
+
+}  // namespace ucp

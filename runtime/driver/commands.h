@@ -17,6 +17,7 @@ void AddTraceCommand(CLI::App& app, int& exit_code);
 void AddSynthCommand(CLI::App& app, int& exit_code);
 void AddMemoryCommand(CLI::App& app, int& exit_code);
 void AddClusterCommand(CLI::App& app, int& exit_code);
+void AddCoordinateCommand(CLI::App& app, int& exit_code);
 void AddSimulateCommand(CLI::App& app, int& exit_code);
 void AddLoadCommand(CLI::App& app, int& exit_code);
 void AddRunCommand(CLI::App& app, int& exit_code);

@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   ucp::AddBenchCommand(app, exit_code);
   ucp::AddMemoryCommand(app, exit_code);
   ucp::AddClusterCommand(app, exit_code);
+  ucp::AddCoordinateCommand(app, exit_code);
   ucp::AddSimulateCommand(app, exit_code);
   ucp::AddWriteSavesCommand(app, exit_code);
   ucp::AddCompletionCommand(app, "ucprun", exit_code);

@@ -77,7 +77,7 @@ class Usage(ProgramTest):
             (
                 "",
                 "name what to do: convert, run, load, inspect, verify, diff, trace, synth, bench, memory, cluster, "
-                "simulate, completion, help",
+                "coordinate, simulate, completion, help",
             ),
             ("inspekt in", "there is no subcommand `inspekt`; did you mean `inspect`?"),
             (

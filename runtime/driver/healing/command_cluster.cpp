@@ -1,4 +1,5 @@
-// `ucprun cluster plan`: which task of a cluster gets how many nodes, now and after everything that can happen next.
+// `ucprun cluster`, and its `plan`: which task of a cluster gets how many nodes, now and after everything that can
+// happen next.
 #include <fmt/format.h>
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include "compiler/files/readable_file_system.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/driver/commands.h"
+#include "runtime/driver/healing/cluster_commands.h"
 #include "runtime/healing/allocation.h"
 #include "runtime/healing/cluster_file.h"
 
@@ -119,7 +121,7 @@ llvm::Error RunClusterPlan(const ClusterPlanOptions& options) {
 
 void AddClusterCommand(CLI::App& app, int& exit_code) {
   CLI::App* cluster = app.add_subcommand("cluster", "The tasks of a cluster, and which nodes they get.");
-  cluster->footer("  ucprun cluster plan cluster.json");
+  cluster->footer("  ucprun cluster plan cluster.json\n  ucprun cluster status --endpoint head:29411");
   cluster->require_subcommand(1);
   auto options = std::make_shared<ClusterPlanOptions>();
   CLI::App* command = cluster->add_subcommand(
@@ -131,6 +133,7 @@ void AddClusterCommand(CLI::App& app, int& exit_code) {
     if (LeavesWorkToFirstRank()) return;
     if (llvm::Error error = RunClusterPlan(*options)) exit_code = ShowError("ucprun", std::move(error), options->json);
   });
+  AddClusterNodesCommands(*cluster, exit_code);
 }
 
 }  // namespace ucp

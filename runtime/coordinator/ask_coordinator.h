@@ -1,0 +1,21 @@
+// Questions of a person to a coordinator: a connection, one line, and its answer.
+#pragma once
+
+#include <llvm/Support/Error.h>
+#include <llvm/Support/JSON.h>
+
+#include <string>
+
+#include "runtime/coordinator/messages.h"
+
+namespace ucp {
+
+// The secret of a file, without blanks at its end; empty for an empty path. Fails with kUsage if it is too short.
+llvm::Expected<std::string> ReadSecret(const std::string& path);
+
+// `endpoint`: "head:29411". Fails with kUsage for an endpoint of another form and for what the coordinator refuses, and
+// with kIo if it cannot be reached or does not know the secret.
+llvm::Expected<llvm::json::Object> AskCoordinator(const std::string& endpoint, const std::string& secret,
+                                                  const PersonRequest& request);
+
+}  // namespace ucp

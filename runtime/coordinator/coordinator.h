@@ -1,0 +1,27 @@
+// The process that keeps the tasks of a cluster running: connections of agents, the state that they change
+// (coordination.h), and the journal that outlives it. One thread, which waits for nobody.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace ucp {
+
+struct CoordinatorOptions {
+  std::uint16_t port = 0;
+  std::string secret;        // Empty: only this machine is listened to.
+  std::string journal;       // Empty: nothing is kept.
+  std::int64_t spares = 0;   // Of each task.
+  std::string on_node_lost;  // A command of the shell; empty: none.
+};
+
+// Runs until `stop` is set. `say` is given each event as a line. Fails with kIo if it cannot listen or write its
+// journal, with kUsage and kBadData as DecisionJournal::Open(). Tasks go on in any case (H6).
+[[nodiscard]] llvm::Error RunCoordinator(const CoordinatorOptions& options, const std::atomic<bool>& stop,
+                                         const std::function<void(const std::string&)>& say);
+
+}  // namespace ucp

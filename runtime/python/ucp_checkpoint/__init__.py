@@ -29,8 +29,8 @@ _MODULE_OF |= {"convert": "_jobs", "diff": "_jobs", "explain": "_jobs", "verify"
 _MODULE_OF |= {"Filled": "_into", "load_into": "_into"}
 _MODULE_OF |= {"Saver": "_save", "Saving": "_saving", "save": "_save"}
 # With a framework of their own.
-_MODULES = ("accelerate", "deepspeed", "ds_to_universal", "lightning", "memory", "torch", "torchtitan", "transformers",
-            "zero_to_fp32")  # fmt: skip
+_MODULES = ("accelerate", "deepspeed", "ds_to_universal", "healing", "lightning", "memory", "torch", "torchtitan",
+            "transformers", "zero_to_fp32")  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ucp_checkpoint import _arguments, _ucp
+from ucp_checkpoint import _arguments, _ucp, healing
 from ucp_checkpoint._arrays import need_torch
 from ucp_checkpoint._copies import Copies
 from ucp_checkpoint._failure import failure
@@ -80,6 +80,7 @@ class Tier:
         threads: int | None = None,
     ) -> None:
         need_torch("Tier() keeps tensors of PyTorch")
+        self._watch = healing.watch()
         self._extra = extra
         self._state = model if isinstance(model, ModuleState) else ModuleState(model, optimizer)
         self._strict = _arguments.flag("strict", strict)
@@ -126,6 +127,7 @@ class Tier:
         The state may change again when the next step of the optimizer begins, which waits for what is being copied.
         """
         self._calls += 1
+        self._watch.beat(step)
         self._clean_up()
         if self._every == "auto" and self._calls == _CALLS_BEFORE_CHOICE:
             self._choose_interval()

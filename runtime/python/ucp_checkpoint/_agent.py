@@ -1,0 +1,213 @@
+"""The agent of a node: a thread in torchrun's own process, which keeps the connection to the coordinator, says how far
+the node's ranks are, and hears what is to be done."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ucp_checkpoint import _board
+from ucp_checkpoint._coordinator import Link, Refused
+
+_BETWEEN_LOOKS = 0.05
+_BETWEEN_BEATS = 1.0
+_BETWEEN_TRIES = 0.5
+_log = logging.getLogger("ucp_checkpoint")
+
+
+class Agent:
+    """One for each node. Its methods are called by torchrun's thread."""
+
+    def __init__(self, connect: Callable[[], Link], node: dict[str, Any]) -> None:
+        self._connect = connect
+        self._node = node  # Of a join.
+        self._changed = threading.Condition()
+        self._link: Link | None = None
+        self._lost_at = time.monotonic()
+        self._is_over = False
+        self._joins = False
+        self._has_ended = False
+        self._world: dict[str, Any] = {}  # Of the processes; without any, `epoch` is the last one's.
+        self._offer: dict[str, Any] | None = None
+        self._orders: dict[str, Any] | None = None
+        self._reported: set[int] = set()
+        self._said: dict[str, Any] = {}
+        self._said_at = 0.0
+        self._folder = Path(tempfile.mkdtemp(prefix="ucp-healing-"))
+        atexit.register(shutil.rmtree, self._folder, True)
+        self.stopped: Callable[[], int] = lambda: -1  # A rank whose process the system has stopped.
+        self._thread = threading.Thread(target=self._work, name="ucp-agent", daemon=True)
+
+    def begin(self, link: Link) -> None:
+        """With the first connection."""
+        self._link = link
+        self._thread.start()
+
+    @property
+    def epoch(self) -> int:
+        """Of the last world."""
+        return int(self._world.get("epoch", 0))
+
+    @property
+    def board(self) -> Path:
+        """Where the ranks of this epoch say how far they are."""
+        return self._folder / f"epoch-{self.epoch}"
+
+    @property
+    def order(self) -> dict[str, Any] | None:
+        """`restart` or `close`, that is not carried out yet."""
+        with self._changed:
+            return self._orders
+
+    def join(self, host: str, port: int, patience: float) -> dict[str, Any] | None:
+        """Waits for a world, for as long as there is a coordinator. Nothing if it is away for longer than `patience`.
+
+        A world has `epoch`, `rank`, `nodes`, `host` and `port`; a `close` ends the task.
+        """
+        with self._changed:
+            self._node.update(host=host, port=port)
+            self._joins, self._has_ended = True, False
+            self._offer = None
+            if self._orders is not None and self._orders["type"] == "restart":
+                self._orders = None
+            self._send(self._introduction())
+            while self._offer is None and self._orders is None:
+                if self._link is None and time.monotonic() - self._lost_at > patience:
+                    return None
+                self._changed.wait(_BETWEEN_TRIES)
+            if self._orders is not None:
+                return self._orders
+            assert self._offer is not None
+            with suppress(OSError):
+                shutil.rmtree(self.board)
+            self._world, self._joins = self._offer, False
+            self._reported, self._said = set(), {}
+            self.board.mkdir()
+            return self._world
+
+    def report(self, ends: list[dict[str, Any]], patience: float) -> dict[str, Any] | None:
+        """Says how processes ended, and waits for the answer; for none without a coordinator."""
+        until = time.monotonic() + patience
+        with self._changed:
+            self._send({"type": "failed", "epoch": self.epoch, "ends": ends})
+            while self._orders is None and self._link is not None and time.monotonic() < until:
+                self._changed.wait(_BETWEEN_LOOKS)
+            return self._orders
+
+    def end(self) -> None:
+        """All processes have ended well."""
+        with self._changed:
+            self._has_ended = True
+            self._send({"type": "ended", "epoch": self.epoch})
+
+    def close(self) -> None:
+        """The node does not come back."""
+        with self._changed:
+            if self._is_over:
+                return
+            self._send({"type": "leave", "epoch": self.epoch})
+            self._is_over = True
+        self._thread.join(5)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        """Under the lock. A connection that is gone is noticed here, and made again by the thread."""
+        if self._link is None:
+            return
+        try:
+            self._link.send(message)
+        except OSError as error:
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        if self._link is None:
+            return
+        self._link.close()
+        self._link = None
+        self._lost_at = time.monotonic()
+        if not self._is_over:
+            _log.warning("the coordinator is away (%s); training goes on without it", error)
+        self._changed.notify_all()
+
+    def _introduction(self) -> dict[str, Any]:
+        if self._joins or not self._world:
+            return {"type": "join", "epoch": self.epoch, **self._node}
+        return {"type": "resume", "epoch": self.epoch, "rank": self._world["rank"], "nodes": self._world["nodes"],
+                **self._node}  # fmt: skip
+
+    def _work(self) -> None:
+        while not self._is_over:
+            link = self._link
+            if link is None:
+                self._connect_again()
+                continue
+            try:
+                messages = link.receive(_BETWEEN_LOOKS)
+            except (OSError, ValueError) as error:
+                with self._changed:
+                    if link is self._link:
+                        self._lose(error)
+                continue
+            with self._changed:
+                for message in messages:
+                    self._take(message)
+                self._look()
+        if self._link is not None:
+            self._link.close()
+
+    def _connect_again(self) -> None:
+        time.sleep(_BETWEEN_TRIES)
+        try:
+            link = self._connect()
+        except (OSError, Refused):
+            return
+        with self._changed:
+            self._link = link
+            if not self._has_ended:
+                self._send(self._introduction())
+            _log.warning("the coordinator is back")
+
+    def _take(self, message: dict[str, Any]) -> None:
+        kind = message.get("type")
+        if kind == "world" and self._joins and message["epoch"] > self.epoch:  # H1.
+            self._offer = message
+        elif kind == "close" or (kind == "restart" and self._runs() and message["epoch"] >= self.epoch):
+            self._orders = message
+        self._changed.notify_all()
+
+    def _runs(self) -> bool:
+        return bool(self._world) and not self._joins and not self._has_ended
+
+    def _look(self) -> None:
+        """At the board of the ranks: says what is new, once a second in any case."""
+        said: dict[str, Any] = {"type": "beat", "epoch": self.epoch}
+        if self._runs():
+            with suppress(OSError):
+                ranks = _board.seen(self.board)
+                if ranks:
+                    last = min(ranks.values(), key=lambda rank: rank.step)
+                    said["step"] = last.step
+                    phase = next((rank for rank in ranks.values() if rank.phase), last)
+                    said["phase"] = phase.phase
+                    if phase.phase_seconds is not None:
+                        said["phase_seconds"] = phase.phase_seconds
+                self._report_exceptions()
+        if said != self._said or time.monotonic() - self._said_at >= _BETWEEN_BEATS:
+            said["stuck"] = self.stopped()
+            self._send(said)
+            del said["stuck"]
+            self._said, self._said_at = said, time.monotonic()
+
+    def _report_exceptions(self) -> None:
+        new = {rank: error for rank, error in _board.errors(self.board).items() if rank not in self._reported}
+        if new:
+            self._reported |= set(new)
+            self._send({"type": "failed", "epoch": self.epoch,
+                        "ends": [{"rank": rank, **error} for rank, error in new.items()]})  # fmt: skip

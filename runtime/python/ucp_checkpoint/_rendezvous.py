@@ -1,0 +1,236 @@
+"""The rendezvous backend `ucp` of torchrun: `torchrun --rdzv-backend ucp --rdzv-endpoint HOST:PORT …`.
+
+The coordinator at the endpoint forms the group, and says when
+processes are started again. torchrun then does so by its own means, which use up none of its `--max-restarts`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+from torch.distributed.elastic.agent.server import local_elastic_agent
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerState
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+)
+
+from ucp_checkpoint import _board
+from ucp_checkpoint._agent import Agent
+from ucp_checkpoint._coordinator import Link, Refused, secret_of
+
+_DEFAULT_PORT = 29411
+_DEFAULT_JOIN_SECONDS = 30
+_SECONDS_FOR_ANSWER = 10.0
+_SECONDS_FOR_STACKS = 0.3
+_SECONDS_FOR_STORE = 20
+_BETWEEN_TRIES = 0.5
+_dist: Any = torch.distributed  # Its stores have no types.
+_log = logging.getLogger("ucp_checkpoint")
+
+
+class CoordinatedRendezvous(RendezvousHandler):
+    """Of one node, in torchrun's process."""
+
+    def __init__(self, parameters: RendezvousParameters) -> None:
+        _watch_workers()
+        self._parameters = parameters
+        self._host, self._port = _endpoint(parameters.endpoint)
+        self._patience = float(parameters.get_as_int("join_timeout", _DEFAULT_JOIN_SECONDS) or 0)
+        self._name = str(parameters.get("node") or os.environ.get("UCP_NODE") or socket.gethostname())
+        self._secret_file = parameters.get("secret_file") or os.environ.get("UCP_SECRET_FILE")
+        self._store: Any = None
+        link = self._first_link()
+        self._address = self._own_address(link)
+        self._agent = Agent(self._connect, {"task": parameters.run_id, "node": self._name,
+                                            "least": parameters.min_nodes, "most": parameters.max_nodes})  # fmt: skip
+        self._agent.begin(link)
+
+    def get_backend(self) -> str:
+        return self._parameters.backend
+
+    def get_run_id(self) -> str:
+        return self._parameters.run_id
+
+    @property
+    def use_agent_store(self) -> bool:
+        return True
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        while True:
+            own = _dist.TCPStore(
+                self._address, 0, None, True, timedelta(seconds=_SECONDS_FOR_STORE), wait_for_workers=False
+            )
+            world = self._agent.join(self._address, own.port, self._patience)
+            if world is None:
+                raise RendezvousConnectionError(self._unreachable("it is away"))
+            if world["type"] == "close":
+                _end(world)
+            os.environ[_board.BOARD] = str(self._agent.board)
+            try:
+                self._store = own if world["rank"] == 0 else _dist.TCPStore(
+                    world["host"], world["port"], None, False, timedelta(seconds=_SECONDS_FOR_STORE)
+                )  # fmt: skip
+            except RuntimeError as error:  # The first node has gone again.
+                _log.warning("the store of the first node, at %s port %s, cannot be reached: %s", world["host"],
+                             world["port"], error)  # fmt: skip
+                continue
+            store = _dist.PrefixStore(f"ucp/{world['epoch']}", self._store)
+            return RendezvousInfo(
+                store, world["rank"], world["nodes"], RendezvousStoreInfo(world["host"], world["port"])
+            )
+
+    def num_nodes_waiting(self) -> int:
+        """1 has torchrun stop its processes and come to the next rendezvous."""
+        order = self._agent.order
+        if order is None:
+            return 0
+        if order["type"] == "close":
+            _end(order)
+        return 1
+
+    def is_closed(self) -> bool:
+        order = self._agent.order
+        return order is not None and order["type"] == "close"
+
+    def set_closed(self) -> None:
+        """Tasks end when their processes do."""
+
+    def shutdown(self) -> bool:
+        self._agent.close()
+        return True
+
+    def judge(self, result: RunResult, processes: Collection[int], ranks: list[int]) -> RunResult:
+        """The state of the processes as torchrun should see it: it restarts them if the coordinator says so."""
+        pids = list(processes)
+        self._agent.stopped = lambda: next(
+            (rank for pid, rank in zip(pids, ranks, strict=False) if _is_stopped(pid)), -1
+        )
+        if result.state == WorkerState.SUCCEEDED:
+            self._agent.end()
+        elif result.state in (WorkerState.FAILED, WorkerState.UNHEALTHY):
+            order = self._agent.order or self._agent.report(self._ends_of(result, ranks), _SECONDS_FOR_ANSWER)
+            if order is not None and order["type"] == "restart":
+                _log.warning("the processes of node `%s` start again: %s", self._name, order["reason"])
+                return RunResult(state=WorkerState.HEALTHY)
+        elif self._agent.order is not None and self._agent.order.get("kill"):
+            _kill(processes)
+        return result
+
+    def _ends_of(self, result: RunResult, ranks: list[int]) -> list[dict[str, Any]]:
+        said = _board.errors(self._agent.board)
+        ends = []
+        for rank, failure in list(result.failures.items())[:64]:
+            message = failure.error_file_data.get("message", "")
+            text = message.get("message", "") if isinstance(message, dict) else str(message)
+            kind, _, rest = str(text).partition(": ")
+            of_file = {"exception": kind, "text": rest[:1000]} if rest else {}
+            ends.append({"rank": rank, "exit": failure.exitcode, **said.get(rank, of_file)})
+        return ends or [{"rank": rank} for rank in ranks[:1]]
+
+    def _connect(self) -> Link:
+        return Link(self._host, self._port, secret_of(self._secret_file))
+
+    def _first_link(self) -> Link:
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._connect()
+            except Refused as error:
+                raise RendezvousConnectionError(f"the coordinator at {self._host}:{self._port}: {error}") from None
+            except OSError as error:
+                if time.monotonic() > until:
+                    raise RendezvousConnectionError(self._unreachable(error)) from None
+            time.sleep(_BETWEEN_TRIES)
+
+    def _unreachable(self, why: object) -> str:
+        return (
+            f"the coordinator at {self._host}:{self._port} cannot be reached: {why}; "
+            f"`ucprun coordinate --port {self._port}` starts one"
+        )
+
+    def _own_address(self, link: Link) -> str:
+        """Where other nodes reach this one."""
+        own = link.own_address
+        if self._parameters.local_addr:
+            return str(self._parameters.local_addr)
+        is_alone = self._host == "localhost" or self._host.startswith("127.") or self._host == "::1"
+        is_loop = own.startswith("127.") or own == "::1"
+        return socket.getfqdn() if is_loop and not is_alone else own
+
+
+def _endpoint(endpoint: str) -> tuple[str, int]:
+    host, _, port = endpoint.strip().rpartition(":")
+    if not host:
+        host, port = port, str(_DEFAULT_PORT)
+    if not host or not port.isdigit():
+        raise ValueError(f"--rdzv-endpoint is `{endpoint}`, and must be HOST:PORT, such as head:{_DEFAULT_PORT}")
+    return host, int(port)
+
+
+def _end(order: dict[str, Any]) -> None:
+    if order.get("good"):  # torchrun ends well by that; its own RendezvousGracefulExitError makes it fail in 2.13.
+        _log.info("%s", order["reason"])
+        raise SystemExit(0)
+    raise RendezvousClosedError(order["reason"])
+
+
+def _is_stopped(pid: int) -> bool:
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return False
+
+
+def _kill(processes: Collection[int]) -> None:
+    """Processes that hang do not listen to SIGTERM. Those that watch() write their stacks first."""
+    for pid in processes:
+        with suppress(OSError):
+            if _catches(pid, signal.SIGUSR1):
+                os.kill(pid, signal.SIGUSR1)
+    time.sleep(_SECONDS_FOR_STACKS)
+    for pid in processes:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _catches(pid: int, number: int) -> bool:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def _watch_workers() -> None:
+    """torchrun asks nobody before it gives up a node whose process has failed; this has it ask."""
+    agent: Any = local_elastic_agent.LocalElasticAgent
+    original = getattr(agent, "_monitor_workers", None)
+    if original is None:
+        raise ValueError(f"--rdzv-backend ucp does not know torch {torch.__version__}, whose agent is another one")
+    if getattr(original, "is_of_ucp", False):
+        return
+
+    def monitor(self: Any, worker_group: Any) -> RunResult:
+        result: RunResult = original(self, worker_group)
+        rendezvous = worker_group.spec.rdzv_handler
+        if not isinstance(rendezvous, CoordinatedRendezvous):
+            return result
+        processes = self._pcontext.pids().values() if self._pcontext is not None else []
+        return rendezvous.judge(result, processes, [worker.global_rank for worker in worker_group.workers])
+
+    monitor.is_of_ucp = True  # type: ignore[attr-defined]
+    agent._monitor_workers = monitor

@@ -1,0 +1,98 @@
+"""Tells the coordinator of a job how far this rank is: `watch()`, for jobs that heal themselves.
+
+With `ucp.memory.Tier` nothing has to be called, since its `step()` does. Without a coordinator all of it does nothing.
+docs/healing.md says what is done about a rank that fails or hangs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from ucp_checkpoint import _arguments
+from ucp_checkpoint._board import BOARD, Board
+from ucp_checkpoint._failure import failure
+
+_PARENT_DEATH_SIGNAL = 1
+_MOST_STEP = (1 << 53) - 1
+_MOST_PHASE_SECONDS = 30 * 24 * 3600
+
+
+class Watch:
+    """The progress of this rank."""
+
+    def __init__(self, board: Board | None) -> None:
+        self._board = board
+
+    def beat(self, step: int) -> None:
+        """At the end of iteration `step`."""
+        if self._board is not None:
+            self._board.beat(_arguments.whole("step", step, 0, _MOST_STEP))
+
+    @contextmanager
+    def long(self, name: str, seconds: float | None = None) -> Iterator[None]:
+        """Around a phase that belongs to no iteration, such as an evaluation, and how long it may take.
+
+        Without `seconds` that is learned from the phases of that name before.
+        """
+        _arguments.text("name", name)
+        if not name:
+            raise failure("usage", "name is empty, and must say which phase it is")
+        if seconds is not None and not 0 < seconds <= _MOST_PHASE_SECONDS:
+            raise failure("usage", f"seconds is {seconds!r}, and must be above 0 and up to {_MOST_PHASE_SECONDS}")
+        if self._board is not None:
+            self._board.begin_phase(name, seconds)
+        try:
+            yield
+        finally:
+            if self._board is not None:
+                self._board.end_phase()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._board is not None and isinstance(error, Exception):
+            self._board.raise_flag(error)
+
+
+_watch: Watch | None = None
+
+
+def watch() -> Watch:
+    """The watch of this rank, the same each time.
+
+    The first call lets an exception that ends the process be heard of before it unwinds, a hanging process write its
+    stacks to standard error, and the process end with its agent.
+    """
+    global _watch
+    if _watch is None:
+        folder = os.environ.get(BOARD)
+        board = None if folder is None else Board(folder, int(os.environ.get("RANK", "0")))
+        if board is not None:
+            _begin(board)
+        _watch = Watch(board)
+    return _watch
+
+
+def _begin(board: Board) -> None:
+    # H3: without its agent nobody could stop it.
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, Exception):
+            board.raise_flag(error)
+        before(kind, error, trace)
+
+    sys.excepthook = hook
+    board.show()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -65,12 +66,16 @@ def saved_by_megatron(bench: Bench, source: MegatronCase) -> tuple[Path, Path, d
     return root, next(root.glob("iter_*")), truth
 
 
+def read_by_torch(bench: Bench, folder: Path, truth: dict[str, Any]) -> list[str]:
+    """Masters and moments, as `dcp.load()` finds them."""
+    wanted = trained(truth)
+    found = bench.on_ranks(1, load_by_torch, folder=folder, tensors=wanted["tensors"], states=OUR_KEYS)
+    return differences(wanted, found, KINDS)
+
+
 def to_torch(bench: Bench, folder: Path, truth: dict[str, Any]) -> list[str]:
     """Ours, as PyTorch reads it."""
-    converted = bench.convert(folder, "--to", "dcp")
-    wanted = trained(truth)
-    found = bench.on_ranks(1, load_by_torch, folder=converted, tensors=wanted["tensors"], states=OUR_KEYS)
-    return differences(wanted, found, KINDS)
+    return read_by_torch(bench, bench.convert(folder, "--to", "dcp"), truth)
 
 
 def of_megatron(change: str, layouts: str, source: MegatronCase, target: MegatronCase) -> Row:
@@ -189,52 +194,49 @@ def rows() -> Iterator[Row]:
     yield from rows_between()
 
 
+# Of the rows from one framework to another.
+OF_DCP, OF_ZERO = FIXTURES / "dcp" / "fsdp2" / "checkpoint", FIXTURES / "zero1_dp2" / "checkpoint"
+WHOLE = MegatronCase("llama", LLAMA | {"vocab_size": 64}, tp=2, pp=2, dp=2)
+ALONE = replace(WHOLE, tp=1, pp=1, dp=1)
+
+
+def torch_to_deepspeed(bench: Bench, folder: Path) -> list[str]:
+    truth = json.loads((OF_DCP.parent / "truth.json").read_text())
+    return differences(truth, bench.on_ranks(2, go_on, resume=Resume("fsdp2", folder, 3)), KINDS)
+
+
+def megatron_to_deepspeed(bench: Bench) -> list[str]:
+    _, folder, truth = saved_by_megatron(bench, WHOLE)
+    universal = bench.place()
+    bench.engines.ask(Conversion(folder, universal, True))
+    return differences(trained(truth), describe_states(read_states(universal)), KINDS)
+
+
+def megatron_to_universal(bench: Bench) -> list[str]:
+    root, _, truth = saved_by_megatron(bench, WHOLE)
+    states = read_states(tag_folder(bench.convert(root, "--to", "universal")))
+    return differences(trained(truth), describe_states(states), KINDS)
+
+
+def into_megatron(folder: Path) -> Callable[[Bench], list[str]]:
+    return lambda bench: [str(bench.on_ranks(1, load_by_megatron, case=ALONE, folder=folder))]
+
+
 def rows_between() -> Iterator[Row]:
     """From one framework to another: its loader is given the folder."""
-    dcp_truth = Bench.truth_of_file(FIXTURES / "dcp" / "fsdp2")
-    of_dcp, of_zero = FIXTURES / "dcp" / "fsdp2" / "checkpoint", FIXTURES / "zero1_dp2" / "checkpoint"
-    llama = MegatronCase("llama", LLAMA | {"vocab_size": 64}, tp=2, pp=2, dp=2)
-    alone = replace(llama, tp=1, pp=1, dp=1)
-
-    def torch_to_deepspeed(bench: Bench, folder: Path) -> list[str]:
-        return differences(dcp_truth, bench.on_ranks(2, go_on, resume=Resume("fsdp2", folder, 3)), KINDS)
-
-    def deepspeed_to_torch(bench: Bench) -> list[str]:
-        wanted = trained(truth_of("zero1_dp2"))
-        folder = of_zero / (of_zero / "latest").read_text()
-        found = bench.on_ranks(1, load_by_torch, folder=folder, tensors=wanted["tensors"], states=OUR_KEYS)
-        return differences(wanted, found, KINDS)
-
-    def megatron_to_torch(bench: Bench) -> list[str]:
-        _, folder, truth = saved_by_megatron(bench, llama)
-        wanted = trained(truth)
-        found = bench.on_ranks(1, load_by_torch, folder=folder, tensors=wanted["tensors"], states=OUR_KEYS)
-        return differences(wanted, found, KINDS)
-
-    def megatron_to_deepspeed(bench: Bench) -> list[str]:
-        _, folder, _ = saved_by_megatron(bench, llama)
-        bench.engines.ask(Conversion(folder, bench.place(), True))
-        return []
-
-    def megatron_to_universal(bench: Bench) -> list[str]:
-        root, _, truth = saved_by_megatron(bench, llama)
-        states = read_states(tag_folder(bench.convert(root, "--to", "universal")))
-        return differences(trained(truth), describe_states(states), KINDS)
-
-    def into_megatron(folder: Path) -> Callable[[Bench], list[str]]:
-        return lambda bench: [str(bench.on_ranks(1, load_by_megatron, case=alone, folder=folder))]
-
     stage_3 = "deepspeed:dp=2,zero=3,dtype=fp32"
     yield Row("framework", "PyTorch DCP", "FSDP2 4 → DeepSpeed, ZeRO-3, DP 2",
-              lambda bench: torch_to_deepspeed(bench, of_dcp),
-              lambda bench: torch_to_deepspeed(bench, bench.convert(of_dcp, "--to", stage_3)))  # fmt: skip
-    yield Row("framework", "PyTorch DCP", "FSDP2 4 → Megatron Core", into_megatron(of_dcp),
-              lambda bench: [str(bench.convert(of_dcp, "--to", "megatron"))])  # fmt: skip
-    yield Row("framework", "DeepSpeed", "ZeRO-1, DP 2 → PyTorch", deepspeed_to_torch,
-              lambda bench: to_torch(bench, of_zero, truth_of("zero1_dp2")))  # fmt: skip
-    yield Row("framework", "DeepSpeed", "ZeRO-1, DP 2 → Megatron Core", into_megatron(of_zero / "global_step4"),
-              lambda bench: [str(bench.convert(of_zero, "--to", "megatron"))])  # fmt: skip
-    yield Row("framework", "Megatron Core", "TP 2 x PP 2 x DP 2 → PyTorch", megatron_to_torch,
-              lambda bench: to_torch(bench, *saved_by_megatron(bench, llama)[::2]))  # fmt: skip
+              lambda bench: torch_to_deepspeed(bench, OF_DCP),
+              lambda bench: torch_to_deepspeed(bench, bench.convert(OF_DCP, "--to", stage_3)))  # fmt: skip
+    yield Row("framework", "PyTorch DCP", "FSDP2 4 → Megatron Core", into_megatron(OF_DCP),
+              lambda bench: [str(bench.convert(OF_DCP, "--to", "megatron"))])  # fmt: skip
+    yield Row("framework", "DeepSpeed", "ZeRO-1, DP 2 → PyTorch",
+              lambda bench: read_by_torch(bench, OF_ZERO / "global_step4", truth_of("zero1_dp2")),
+              lambda bench: to_torch(bench, OF_ZERO, truth_of("zero1_dp2")))  # fmt: skip
+    yield Row("framework", "DeepSpeed", "ZeRO-1, DP 2 → Megatron Core", into_megatron(OF_ZERO / "global_step4"),
+              lambda bench: [str(bench.convert(OF_ZERO, "--to", "megatron"))])  # fmt: skip
+    yield Row("framework", "Megatron Core", "TP 2 x PP 2 x DP 2 → PyTorch",
+              lambda bench: read_by_torch(bench, *saved_by_megatron(bench, WHOLE)[1:]),
+              lambda bench: to_torch(bench, *saved_by_megatron(bench, WHOLE)[::2]))  # fmt: skip
     yield Row("framework", "Megatron Core", "TP 2 x PP 2 x DP 2 → DeepSpeed's universal", megatron_to_deepspeed,
               megatron_to_universal)  # fmt: skip

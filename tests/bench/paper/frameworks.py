@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -61,12 +60,6 @@ class Bench:
         self.engines = engines
         self.count = 0
         self.saved: dict[Any, tuple[Path, dict[str, Any]]] = {}
-
-    @staticmethod
-    def truth_of_file(place: Path) -> dict[str, Any]:
-        """The state that the job held which saved a fixture."""
-        found: dict[str, Any] = json.loads((place / "truth.json").read_text())
-        return found
 
     def place(self) -> Path:
         """A path that nothing has yet."""

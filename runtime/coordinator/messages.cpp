@@ -146,7 +146,7 @@ llvm::Expected<Greeting> ParseGreeting(std::string_view line, std::string_view t
   return greeting;
 }
 
-std::string LineOf(llvm::json::Value value) {
+std::string LineOf(const llvm::json::Value& value) {
   std::string line;
   llvm::raw_string_ostream(line) << value;
   return line;

@@ -99,6 +99,6 @@ struct CoordinatorMessage {
 
 // Without the end of the line.
 std::string LineOf(const CoordinatorMessage& message);
-std::string LineOf(llvm::json::Value value);
+std::string LineOf(const llvm::json::Value& value);
 
 }  // namespace ucp

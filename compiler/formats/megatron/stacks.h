@@ -6,6 +6,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>

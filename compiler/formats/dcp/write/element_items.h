@@ -1,6 +1,7 @@
 // The items of tensors in the folders of a target: one for each box of a state, whose elements come later.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>

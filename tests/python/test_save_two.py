@@ -55,15 +55,14 @@ def test_the_next_save_is_staged_while_one_is_written(staging: str, are_staged: 
     weight = torch.full((32 * MIB,), 0.0)
     with ucp.Saver({"weight": weight}, staging=staging, threads=1, nice=19) as saver:
         savings = [saver.save(places / "0")]
-        held = hold_while_it_writes(places)
-        savings[0].staged.result()
-        for number, is_staged in enumerate(are_staged, 1):
-            weight.fill_(number)
-            savings.append(saver.save(places / str(number)))
-            assert is_staged_soon(savings[-1]) == is_staged
-            if not is_staged:
-                break
-        held.release()
+        with hold_while_it_writes(places):
+            savings[0].staged.result()
+            for number, is_staged in enumerate(are_staged, 1):
+                weight.fill_(number)
+                savings.append(saver.save(places / str(number)))
+                assert is_staged_soon(savings[-1]) == is_staged
+                if not is_staged:
+                    break
         for number, saving in enumerate(savings):
             saving.result()
             assert all(before.done() for before in savings[:number])
@@ -75,11 +74,10 @@ def test_a_state_of_another_shape_waits(places: Path) -> None:
     state = {"weight": torch.full((32 * MIB,), 1.0)}
     with ucp.Saver(state, staging="2x", threads=1, nice=19) as saver:
         first = saver.save(places / "first")
-        held = hold_while_it_writes(places)
-        first.staged.result()
-        second = saver.save(places / "second", extra={"more": torch.full((5,), 7.0)})
-        assert not is_staged_soon(second)
-        held.release()
+        with hold_while_it_writes(places):
+            first.staged.result()
+            second = saver.save(places / "second", extra={"more": torch.full((5,), 7.0)})
+            assert not is_staged_soon(second)
         state["weight"].add_(0)
         second.result()
         third = saver.save(places / "third")
@@ -105,13 +103,12 @@ def test_the_writer_is_killed(victim: str, moment: str, places: Path, monkeypatc
         if moment == "staging":
             savings[0].progress.wait_for(1)
             fill_by_hand(saver, savings[0].progress.number)
-        held = hold_while_it_writes(places)
-        savings[0].staged.result()
-        savings.append(saver.save(places / "second"))
-        savings[1].progress.wait_for(1 if moment == "staging" else 2)
-        savings.append(saver.save(places / "third"))
-        os.kill(worker if victim == "worker" else supervisor, signal.SIGKILL)
-        held.release()
+        with hold_while_it_writes(places):
+            savings[0].staged.result()
+            savings.append(saver.save(places / "second"))
+            savings[1].progress.wait_for(1 if moment == "staging" else 2, 10)
+            savings.append(saver.save(places / "third"))
+            os.kill(worker if victim == "worker" else supervisor, signal.SIGKILL)
         wait_until(lambda: not is_alive(worker))
         if moment == "staging":
             fill_by_hand(saver, savings[1].progress.number)

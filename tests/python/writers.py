@@ -121,6 +121,12 @@ class HeldWriting:
                 os.waitpid(thread, _OF_ANY_KIND)
         self._held = set()
 
+    def __enter__(self) -> HeldWriting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
 
 def leftovers(folder: Path) -> list[str]:
     """The names in it that are not of checkpoints at their own places."""

@@ -61,20 +61,6 @@ def save_by_megatron(case: MegatronCase, place: Path) -> dict[str, Any]:
     return truth
 
 
-def keep_steps() -> None:
-    """Megatron Core loads `fully_reshardable` states into a fused Adam, whose groups count the steps. PyTorch's Adam
-    counts them in the state of each parameter, where the loader then looks for them in vain."""
-    from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
-
-    set_states = DistributedOptimizer._set_main_param_and_optimizer_states
-
-    def with_step(self: Any, parameter: Any, tensors: dict[str, Any]) -> None:
-        held = self._get_main_param_and_optimizer_states(parameter)
-        set_states(self, parameter, {"step": held["step"]} | tensors if "step" in held else tensors)
-
-    DistributedOptimizer._set_main_param_and_optimizer_states = with_step
-
-
 def load_by_megatron(case: MegatronCase, folder: Path) -> dict[str, Any]:
     """A job that has made one step loads by `dist_checkpointing`, as the training script does; what it then holds.
 
@@ -86,7 +72,6 @@ def load_by_megatron(case: MegatronCase, folder: Path) -> dict[str, Any]:
     from fixtures.megatron_core_run import Run
     from fixtures.megatron_core_truth import gather
 
-    keep_steps()
     run = Run(replace(case, steps=1))
     run.train()
     state = run.state_dict(is_loading=True)

@@ -79,7 +79,7 @@ def to_torch(bench: Bench, folder: Path, truth: dict[str, Any]) -> list[str]:
 
 
 def of_megatron(change: str, layouts: str, source: MegatronCase, target: MegatronCase) -> Row:
-    """A job of Megatron Core. Ours goes to PyTorch's format, since we do not write Megatron's."""
+    """A job of Megatron Core. Ours writes its format too, of the one kind that resumes at other ranks."""
 
     def theirs(bench: Bench) -> list[str]:
         _, folder, truth = saved_by_megatron(bench, source)
@@ -88,7 +88,10 @@ def of_megatron(change: str, layouts: str, source: MegatronCase, target: Megatro
 
     def ours(bench: Bench) -> list[str]:
         root, _, truth = saved_by_megatron(bench, source)
-        return to_torch(bench, root, truth)
+        kind = "fully_reshardable" if target.sharding else "not_distributed"
+        folder = next(bench.convert(root, "--to", f"megatron:optimizer={kind}").glob("iter_*"))
+        job = replace(target, sharding="fully_reshardable" if target.sharding else "")
+        return differences(truth, bench.on_ranks(job.world, load_by_megatron, case=job, folder=folder), KINDS)
 
     return Row(change, "Megatron Core", layouts, theirs, ours)
 

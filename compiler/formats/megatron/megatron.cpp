@@ -8,6 +8,7 @@
 #include "compiler/formats/megatron/common_file.h"
 #include "compiler/formats/megatron/keys.h"
 #include "compiler/formats/megatron/read.h"
+#include "compiler/formats/megatron/stacks.h"
 #include "compiler/formats/megatron/target_options.h"
 #include "compiler/formats/megatron/write.h"
 
@@ -52,6 +53,7 @@ class MegatronFormat : public Format {
   bool TakesWeightsAlone(const Strategy& /*strategy*/) const override { return true; }
   llvm::Error CutIntoBoxes(const Strategy& strategy, const TrainingState& training,
                            std::span<const LogicalTensor> tensors, Layout& layout) const override {
+    UCP_RETURN_IF_ERROR(megatron::CheckPlaces(tensors));
     dcp::WriteOptions cut;
     cut.files = megatron::ReadTargetOptions(strategy, training).files;
     cut.single_dimensions = megatron::StackedDimensions;

@@ -1,5 +1,8 @@
 #include "compiler/formats/megatron/stacks.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -9,11 +12,14 @@
 #include <utility>
 
 #include "compiler/formats/dcp/entries/parameter_names.h"
+#include "compiler/formats/megatron/keys.h"
+#include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 
 namespace ucp::megatron {
 namespace {
 
+constexpr std::int64_t kMostPlaces = 1 << 20;
 constexpr std::array<std::string_view, 2> kNumberedLayers = {"decoder.layers.", "encoder.layers."};
 
 using ByLayer = std::map<std::int64_t, std::size_t>;
@@ -25,7 +31,8 @@ std::optional<std::pair<std::int64_t, std::string>> LayerOf(std::string_view nam
   const std::string_view rest = name.substr(layers.size());
   const std::size_t dot = rest.find('.');
   const auto number = dot == rest.npos ? std::nullopt : dcp::AsNumber(rest.substr(0, dot));
-  return number ? std::optional(std::pair(*number, std::string(rest.substr(dot + 1)))) : std::nullopt;
+  if (!number || fmt::to_string(*number) != rest.substr(0, dot)) return std::nullopt;  // "00" is another tensor.
+  return std::pair(*number, std::string(rest.substr(dot + 1)));
 }
 
 bool IsAlike(const LogicalTensor& a, const LogicalTensor& b) {
@@ -53,6 +60,9 @@ llvm::Error CheckNames(std::span<const LogicalTensor> tensors) {
                 tensors.empty() ? "" : tensors.front().name);
   }
   for (const LogicalTensor& tensor : tensors) {
+    if (tensor.name.starts_with("optimizer.") || tensor.name.starts_with("chained_")) {
+      return Fail(ErrorCode::kUnsupported, "`{}` would be read as a state of Megatron Core's optimizer", tensor.name);
+    }
     const std::size_t experts = tensor.name.find(".experts.");
     if (experts == std::string::npos || tensor.name.find(".experts.experts.") != std::string::npos) continue;
     return Fail(ErrorCode::kUnsupported,
@@ -89,7 +99,21 @@ llvm::Expected<std::vector<Stack>> StacksOf(std::span<const LogicalTensor> tenso
     if (!is_stacked[t]) stacks.push_back({tensors[t].name, {t}, false});
   }
   std::ranges::sort(stacks, {}, &Stack::key);
-  return stacks;
+  const auto twice = std::ranges::adjacent_find(stacks, {}, &Stack::key);
+  if (twice == stacks.end()) return stacks;
+  return Fail(ErrorCode::kUnsupported, "`{}` is there as one tensor and as numbered layers", twice->key);
+}
+
+llvm::Error CheckPlaces(std::span<const LogicalTensor> tensors) {
+  for (const LogicalTensor& tensor : tensors) {
+    std::optional<std::int64_t> places = 1;
+    const std::size_t stacked = std::min(StackedDimensions(tensor.name), tensor.shape.size());
+    for (std::size_t dim = 0; dim < stacked && places; ++dim) places = CheckedMultiply(*places, tensor.shape[dim]);
+    if (places && *places <= kMostPlaces) continue;
+    return Fail(ErrorCode::kUnsupported, "`{}` has the shape [{}], of more than {} layers and experts", tensor.name,
+                fmt::join(tensor.shape, ", "), kMostPlaces);
+  }
+  return llvm::Error::success();
 }
 
 }  // namespace ucp::megatron

@@ -26,4 +26,7 @@ struct Stack {
 // Megatron Core calls them, and for experts that are not stacked.
 llvm::Expected<std::vector<Stack>> StacksOf(std::span<const LogicalTensor> tensors, bool keeps_numbers);
 
+// Fails (kUnsupported) where the layers and experts of a tensor are more than are cut apart.
+llvm::Error CheckPlaces(std::span<const LogicalTensor> tensors);
+
 }  // namespace ucp::megatron

@@ -31,6 +31,7 @@
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
+#include "compiler/support/user_option.h"
 
 namespace ucp::megatron {
 namespace {
@@ -226,6 +227,11 @@ class Writer {
 }  // namespace
 
 llvm::Expected<TargetFiles> LayOutFolder(const TargetRequest& request) {
+  const std::string& tag = request.training.tag;
+  if (tag.starts_with("iter_") && FolderOf(IterationOf(request.training)) != tag) {
+    return Fail(ErrorCode::kUsage, "Megatron Core calls no iteration `{}`; it has names such as {}", tag,
+                OptionName(UserOption::kTag, "iter_0001000"));
+  }
   UCP_ASSIGN_OR_RETURN(std::vector<Stack> stacks, StacksOf(request.tensors, ContentOf(request.training) != nullptr));
   return Writer(request, ReadTargetOptions(request.strategy, request.training), std::move(stacks)).Run();
 }

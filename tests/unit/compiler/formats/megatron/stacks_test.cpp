@@ -62,6 +62,32 @@ TEST(StacksTest, LayersThatDiffer) {
               ElementsAre("decoder.layers.0.a is 0", "decoder.layers.1.a is 1", "decoder.layers.1.b is 2"));
 }
 
+TEST(StacksTest, NumbersThatAreNotWrittenAsSuch) {
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.a"), TensorCalled("decoder.layers.00.a"),
+                        TensorCalled("decoder.layers.1.a")}),
+              ElementsAre("decoder.layers.00.a is 1", "decoder.layers.a: 0 2"));
+}
+
+TEST(StacksTest, NamesThatMeanSomethingElse) {
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.a"), TensorCalled("decoder.layers.a")}),
+              ElementsAre("`decoder.layers.a` is there as one tensor and as numbered layers"));
+  for (const char* name : {"optimizer.state.exp_avg.decoder.a", "chained_0.optimizer.state.exp_avg.decoder.a"}) {
+    EXPECT_THAT(StacksIn({TensorCalled("decoder.a"), TensorCalled(name)}),
+                ElementsAre(HasSubstr("would be read as a state of Megatron Core's optimizer")));
+  }
+}
+
+TEST(StacksTest, MorePlacesThanAreCutApart) {
+  EXPECT_FALSE(CheckPlaces(std::vector{TensorCalled("decoder.layers.a", {1 << 20, 0})}));
+  const std::int64_t many = std::int64_t{1} << 40;
+  for (const LogicalTensor& tensor : {TensorCalled("decoder.layers.a", {many, 0}),
+                                      TensorCalled("decoder.layers.mlp.experts.experts.a", {many, many, 0})}) {
+    llvm::Error error = CheckPlaces(std::vector{tensor});
+    ASSERT_TRUE(static_cast<bool>(error));
+    EXPECT_THAT(TakeFailure(std::move(error)).message, HasSubstr("of more than 1048576 layers and experts"));
+  }
+}
+
 TEST(StacksTest, StackedAlready) {
   EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.mlp.experts.experts.linear_fc1.weight", {2, 4, 3})}),
               ElementsAre("decoder.layers.mlp.experts.experts.linear_fc1.weight is 0"));

@@ -27,7 +27,9 @@ function holdersAt(ranks, cutting, stages) {
     return index === undefined ? null : rows[index].slice(axes.length);
   });
 }
-const elementsOf = (dims) => dims.reduce((product, dim) => product * real(data.selections[dim]), 1);
+// Of a selection with more runs than the page has, its length with padding.
+const lengthOf = (selection) => selection[2] ? selection[0] : real(selection);
+const elementsOf = (dims) => dims.reduce((product, dim) => product * lengthOf(data.selections[dim]), 1);
 
 // Layers that are cut alike, one behind the other on the same stages, are one row; so is each tensor without a layer.
 function linesOf() {
@@ -133,7 +135,10 @@ function feeds(source, target) {
     if (!met.has(key)) met.set(key, sharedBy(data.selections[a], data.selections[b]));
     return met.get(key);
   };
-  if (alike.size * source.all.length * target.all.length > MOST_MEETINGS) return null;
+  const isCut = (number) => data.cuttings[number][2] > 0 || data.cuttings[number][1].some((row) =>
+    row.slice(data.cuttings[number][0].length).some((dim) => data.selections[dim][2] > 0));
+  const isTooLong = [...alike.values()].some(({tensor}) => isCut(tensor.cutting) || isCut(tensor.target));
+  if (isTooLong || alike.size * source.all.length * target.all.length > MOST_MEETINGS) return null;
   for (const {tensor, count} of alike.values()) {
     const from = firsts(holdersAt(source.all, tensor.cutting, tensor.stages));
     holdersAt(target.all, tensor.target, tensor.targetStages).forEach((wanted, t) => from.forEach((given, s) => {
@@ -144,7 +149,7 @@ function feeds(source, target) {
 }
 function feedTable(source, target) {
   const sums = feeds(source, target);
-  if (!sums || source.hidden || target.hidden) return make("p", {class: "note"}, "There are too many ranks to draw which feeds which.");
+  if (!sums || source.hidden || target.hidden) return make("p", {class: "note"}, "There are too many ranks or pieces to draw which feeds which.");
   const most = Math.max(1, ...sums.flat());
   const body = make("tbody", {}, ...sums.map((row, t) => make("tr", {}, make("th", {scope: "row"}, rankText(target.all[t])),
     ...row.map((elements, s) => {

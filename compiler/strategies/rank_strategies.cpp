@@ -179,6 +179,9 @@ llvm::Expected<std::vector<std::string>> ChooseStrategy(ReadableFileSystem& file
                                                         bool lists_all, std::string& target) {
   std::vector<std::string> texts;
   const std::optional<std::int64_t> gpus = GpusOf(target);
+  const bool is_number = target.size() > kGpus.size() && target.ends_with(kGpus) &&
+                         target.find_first_not_of("0123456789") == target.size() - kGpus.size();
+  if (!gpus && is_number) return Fail(ErrorCode::kUsage, "`{}`: the number is from 1 to {}", target, kMostGpus);
   if (!gpus) return texts;
   UCP_ASSIGN_OR_RETURN(const RankedStrategies strategies, RankStrategies(files, request, *gpus));
   const RankedStrategy& taken = strategies.allowed[strategies.taken];

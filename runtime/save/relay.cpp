@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <optional>
@@ -31,6 +32,8 @@ struct RelayedRank {
   RankMemory::Own own;
   std::uint64_t save = 0;          // The number of the one that it has called last; 0: none.
   std::set<std::uint64_t> staged;  // The numbers of those that it has staged, until they have ended.
+  std::uint64_t ended = 0;         // The last one that ended before it had staged it.
+  bool lacks_memory = false;       // The save that it has called fails.
   std::uint64_t bytes = 0;
 };
 
@@ -179,14 +182,14 @@ class Relay {
 
   static void NoteStaged(RelayedRank& rank, const std::string& bytes) {
     llvm::Expected<StagedMessage> staged = DecodeStaged(bytes);
-    if (staged) rank.staged.insert(staged->number);
+    if (staged && staged->number > rank.ended) rank.staged.insert(staged->number);
     llvm::consumeError(staged.takeError());  // The first writer will say so.
   }
 
   static void NoteEnded(RelayedRank& rank, const SocketMessage& message) {
     const std::optional<EndOfSave> end = DecodeEnd(message.kind, message.bytes);
     if (!end) return;
-    rank.staged.erase(end->number);
+    if (rank.staged.erase(end->number) == 0) rank.ended = std::max(rank.ended, end->number);
     CloseIfUnneeded(rank);
   }
 
@@ -211,6 +214,9 @@ class Relay {
         return GiveMemory(rank, message->bytes);
       case SaveMessageKind::kWrite:
         return Write(message->bytes);
+      case SaveMessageKind::kBegin:
+        if (rank.lacks_memory) return llvm::Error::success();  // Its layout is not that of the rank's segment.
+        [[fallthrough]];
       default:
         llvm::consumeError(Send(rank.rank, static_cast<SaveMessageKind>(message->kind), message->bytes));
         NoteEnded(rank, *message);
@@ -225,6 +231,7 @@ class Relay {
     rank.bytes = layout.segment_bytes;
     const RankMemory::Own* own = settings_.reads_memory ? &rank.own : nullptr;
     llvm::Error error = rank.memory.Give(layout.boxes, layout.segment_bytes, settings_.rooms, own);
+    rank.lacks_memory = static_cast<bool>(error);
     if (!error) {
       llvm::consumeError(Send(rank.rank, SaveMessageKind::kLaidOut, bytes, rank.memory.descriptor()));
       return llvm::Error::success();

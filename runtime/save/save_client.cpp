@@ -118,8 +118,8 @@ llvm::Error SaveClient::Join() {
   UCP_RETURN_IF_ERROR(socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kJoin), Encode(join_),
                                    machine_listener_.socket.number()));
   llvm::Expected<SocketMessage> message = Receive();
-  if (socket_.is_open()) join_.abandoned.clear();
   if (!message) return message.takeError();
+  join_.abandoned.clear();
   return TakeLayout(*message);
 }
 

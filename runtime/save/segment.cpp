@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -53,7 +54,8 @@ llvm::Error TakePages(int descriptor, std::span<std::byte> memory) {
 
 llvm::Expected<Segment> Segment::Create(std::uint64_t room_bytes, std::size_t rooms) {
   if (room_bytes == 0) return Segment();
-  const std::uint64_t bytes = room_bytes * rooms;
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t bytes = room_bytes > most / rooms ? most : room_bytes * rooms;
   // Else the system would find out by ending processes.
   if (const std::uint64_t available = AvailableMemory(); bytes > available) {
     return Fail(ErrorCode::kMemory, "a rank's state takes {} of shared memory{}, and {} of memory are available",
@@ -77,6 +79,9 @@ llvm::Expected<Segment> Segment::Create(std::uint64_t room_bytes, std::size_t ro
 }
 
 llvm::Expected<Segment> Segment::Open(int descriptor, std::uint64_t room_bytes, std::size_t rooms) {
+  if (room_bytes > std::numeric_limits<std::uint64_t>::max() / rooms) {
+    return Fail(ErrorCode::kIo, "a segment cannot have {} rooms of {}", rooms, HumanBytes(room_bytes));
+  }
   UCP_ASSIGN_OR_RETURN(Segment segment, Map(descriptor, room_bytes * rooms, MAP_SHARED | MAP_POPULATE));
   segment.room_bytes_ = room_bytes;
   return segment;

@@ -19,6 +19,7 @@
 namespace ucp {
 namespace {
 
+constexpr int kLookAtRanksMilliseconds = 1000;
 constexpr std::size_t kMostNamed = 8;    // Ranks in a message.
 constexpr std::size_t kMostMissed = 64;  // Of one rank; it has gone other ways long before.
 
@@ -85,9 +86,11 @@ class Gathering {
 
   llvm::Error Wait(int listener) {
     pollfd waits[] = {{listener, POLLIN, 0}, {machines_.listener.number(), POLLIN, 0}};
-    const int ready = ::poll(waits, machines_.listener.is_open() ? 2 : 1, MillisecondsUntil(until_));
+    const int patience = std::min(kLookAtRanksMilliseconds, MillisecondsUntil(until_));
+    const int ready = ::poll(waits, machines_.listener.is_open() ? 2 : 1, patience);
     if (ready < 0 && errno != EINTR) return Fail(ErrorCode::kIo, "poll: {}", SystemReason(errno));
-    if (ready == 0) return Missing();
+    if (ready == 0 && HaveAllGone()) return MakeError(ErrorCode::kIo, "all ranks that came to the writer have ended");
+    if (ready == 0 && MillisecondsUntil(until_) == 0) return Missing();
     if (ready > 0 && waits[1].revents != 0) UCP_RETURN_IF_ERROR(TakeOfMachine());
     if (ready <= 0 || waits[0].revents == 0) return llvm::Error::success();
     UCP_ASSIGN_OR_RETURN(MessageSocket socket, AcceptOwn(listener));
@@ -98,6 +101,12 @@ class Gathering {
  private:
   bool HasAllRanks() const {
     return llvm::all_of(ranks_.all, [](const WriterRank& rank) { return rank.socket.is_open(); });
+  }
+
+  // Of those that came.
+  bool HaveAllGone() const {
+    return llvm::all_of(ranks_.all,
+                        [](const WriterRank& rank) { return !rank.socket.is_open() || rank.socket.HasEnded(); });
   }
 
   llvm::Error Missing() const {

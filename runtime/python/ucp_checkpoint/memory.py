@@ -116,7 +116,11 @@ class Tier:
             self._how = how | {"copies": min(copies, self._machines.count)}
             if self._state.is_there:
                 self._begin()
-        except BaseException:
+        except BaseException as error:
+            for versions in (vars(self).get("_kept"), self._stored):  # Their writers would hold the job's folder.
+                if versions is not None:
+                    with suppress(_ucp.Error):
+                        versions.saver.__exit__(type(error), error, None)
             self._folder.release()
             raise
         self.first_step = 0 if self.restored is None else self.restored.step + 1

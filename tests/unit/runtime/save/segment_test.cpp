@@ -58,6 +58,12 @@ TEST(SegmentTest, MoreThanThereIsForTwo) {
   EXPECT_NE(message.find("takes 1.13 PB of shared memory, 2 times 562.9 TB, and "), std::string::npos) << message;
 }
 
+// Twice 2^63 bytes are not nothing.
+TEST(SegmentTest, MoreThanAnyMachineHas) {
+  EXPECT_EQ(TakeFailure(Segment::Create(std::uint64_t{1} << 63, 2).takeError()).code, ErrorCode::kMemory);
+  EXPECT_EQ(TakeFailure(Segment::Open(0, std::uint64_t{1} << 63, 2).takeError()).code, ErrorCode::kIo);
+}
+
 TEST(SegmentFilesTest, BesideOthers) {
   SegmentFiles files(RealFileSystem(), "/dev/null/job");
   const std::string text = "0123456789";

@@ -148,9 +148,11 @@ class MemoryVersions(ProgramTest):
         ends = threading.Event()
 
         def come_and_go() -> None:
-            while not ends.is_set():
-                (folder / "step-9").rename(folder / ".step-9")
-                (folder / ".step-9").rename(folder / "step-9")
+            step = 9
+            while not ends.is_set():  # A name that has gone does not come back.
+                (folder / f"step-{step}").rename(folder / ".gone")
+                step = max(step, 10) + 1
+                (folder / ".gone").rename(folder / f"step-{step}")
 
         thread = threading.Thread(target=come_and_go)
         thread.start()

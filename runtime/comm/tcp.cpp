@@ -64,6 +64,18 @@ llvm::Expected<Descriptor> BindTcp(std::uint16_t port, bool only_here) {
   return socket;
 }
 
+static llvm::Expected<Descriptor> ConnectTo(const addrinfo& address) {
+  Descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return Refused("socket");
+  if (::connect(socket.number(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return Refused("connect");
+    UCP_RETURN_IF_ERROR(WaitUntilConnected(socket.number()));
+  }
+  if (::fcntl(socket.number(), F_SETFL, 0) != 0) return Refused("fcntl");
+  UCP_RETURN_IF_ERROR(SetUpTcp(socket.number()));
+  return socket;
+}
+
 llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string& port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -72,15 +84,13 @@ llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string
     return Fail(ErrorCode::kIo, "{}", ::gai_strerror(failed));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, ::freeaddrinfo);
-  Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.is_open()) return Refused("socket");
-  if (::connect(socket.number(), found->ai_addr, found->ai_addrlen) != 0) {
-    if (errno != EINPROGRESS) return Refused("connect");
-    UCP_RETURN_IF_ERROR(WaitUntilConnected(socket.number()));
+  const addrinfo* address = found;
+  while (true) {
+    llvm::Expected<Descriptor> socket = ConnectTo(*address);
+    if (socket || address->ai_next == nullptr) return socket;
+    llvm::consumeError(socket.takeError());
+    address = address->ai_next;
   }
-  if (::fcntl(socket.number(), F_SETFL, 0) != 0) return Refused("fcntl");
-  UCP_RETURN_IF_ERROR(SetUpTcp(socket.number()));
-  return socket;
 }
 
 llvm::Error SetUpTcp(int socket) {

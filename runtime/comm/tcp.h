@@ -14,7 +14,7 @@ namespace ucp {
 // A socket with a port; 0: any that is free. For all networks, or for this machine alone. Fails with kIo.
 llvm::Expected<Descriptor> BindTcp(std::uint16_t port, bool only_here);
 
-// To the first address of the host, for up to 3 s. Fails with kIo.
+// To the first address of the host that answers, for up to 3 s each. Fails with kIo.
 llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string& port);
 
 // Notices after 25 s that the other machine has lost its power, and sends short messages at once. Fails with kIo.

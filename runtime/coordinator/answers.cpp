@@ -153,7 +153,7 @@ void Coordination::Form(const std::string& name, Task& task, double now) {
   std::vector<std::string> ready = ReadyNodes(name, task);
   const auto count = std::ssize(ready);
   if (count < task.least) return;
-  const bool may_wait = task.epoch == 0 && count < task.most + spares_;
+  const bool may_wait = task.members.empty() && count < task.most + spares_;
   if (may_wait && now - task.changed < kForMoreNodes) return;
   ready.resize(static_cast<std::size_t>(std::min(task.most, std::max(task.least, count - spares_))));
   Start(name, task, std::move(ready), now);
@@ -179,6 +179,7 @@ void Coordination::Start(const std::string& name, Task& task, std::vector<std::s
     node.phase = NodePhase::kRuns;
     node.epoch = task.epoch;
     node.step = node.stuck = -1;
+    node.long_phase.clear();
     SendWorld(task, rank);
   }
 }
@@ -233,9 +234,11 @@ llvm::Error Coordination::Replay(const CoordinatorEntry& entry, double at) {
     if (entry.epoch <= task.epoch || entry.nodes.empty()) {
       return Fail(ErrorCode::kBadData, "epoch {} of `{}` follows epoch {}", entry.epoch, entry.task, task.epoch);
     }
+    if (task.phase == TaskPhase::kEnded || task.phase == TaskPhase::kParked) task = Task();  // As OnNode() does.
     task.least = entry.least;
     task.most = entry.most;
     for (const std::string& node : entry.nodes) NodeOf(node).task = entry.task;
+    task.epoch = entry.epoch - 1;
     Start(entry.task, task, entry.nodes, at);
   } else if (entry.event == "trains") {
     task.ladder.OnIterations(at, 1);

@@ -111,6 +111,9 @@ llvm::Expected<llvm::json::Object> AskCoordinator(const std::string& endpoint, c
     if (!answer) llvm::consumeError(answer.takeError());
     return Fail(ErrorCode::kIo, "the coordinator at {} answers with something that is not an object of JSON", endpoint);
   }
+  if (object->getString("type") == llvm::StringRef("close")) {
+    return Fail(ErrorCode::kIo, "the coordinator at {}: {}", endpoint, object->getString("reason").value_or("").str());
+  }
   if (const auto error = object->getString("error")) return MakeError(ErrorCode::kUsage, error->str());
   return std::move(*object);
 }

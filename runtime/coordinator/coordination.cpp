@@ -41,15 +41,19 @@ void Coordination::Begin(double now) {
   }
 }
 
-void Coordination::Refuse(Connection to, std::string reason) {
-  effects_.messages.push_back({to, {.kind = CoordinatorMessage::Kind::kClose, .reason = std::move(reason)}});
+void Coordination::Refuse(Connection to, std::string reason, bool refused) {
+  effects_.messages.push_back(
+      {to, {.kind = CoordinatorMessage::Kind::kClose, .refused = refused, .reason = std::move(reason)}});
   effects_.closed.push_back(to);
 }
 
 // H2, and two jobs of one name.
 std::string Coordination::RefusalOf(const AgentMessage& message) const {
   const auto node = nodes_.find(message.node);
-  if (node != nodes_.end() && node->second.connection) {
+  // The same agent, whose earlier connection has gone without a word.
+  const bool is_same = node != nodes_.end() && node->second.task == message.task && message.port != 0 &&
+                       node->second.host == message.host && node->second.port == message.port;
+  if (node != nodes_.end() && node->second.connection && !is_same) {
     return fmt::format(
         "node `{}` is connected already and works for task `{}`; another node of this machine needs a name of its own, "
         "by `node=NAME` in the settings of its rendezvous",
@@ -63,7 +67,10 @@ std::string Coordination::RefusalOf(const AgentMessage& message) const {
   const auto task = tasks_.find(message.task);
   if (task == tasks_.end()) return "";
   const bool is_other = task->second.least != message.least || task->second.most != message.most;
-  if (is_other && task->second.phase != TaskPhase::kEnded && task->second.phase != TaskPhase::kParked) {
+  const bool has_nodes = std::ranges::any_of(nodes_, [&](const auto& other) {
+    return other.second.task == message.task && (other.second.connection || other.second.phase == NodePhase::kRuns);
+  });
+  if (is_other && has_nodes && task->second.phase != TaskPhase::kEnded && task->second.phase != TaskPhase::kParked) {
     return fmt::format(
         "task `{}` has {} to {} nodes, and this node says {} to {}; another job needs another rendezvous id",
         message.task, task->second.least, task->second.most, message.least, message.most);
@@ -72,13 +79,19 @@ std::string Coordination::RefusalOf(const AgentMessage& message) const {
 }
 
 void Coordination::OnNode(Connection from, const AgentMessage& message, double now) {
-  if (std::string reason = RefusalOf(message); !reason.empty()) return Refuse(from, std::move(reason));
+  if (std::string reason = RefusalOf(message); !reason.empty()) return Refuse(from, std::move(reason), true);
   Node& node = NodeOf(message.node);
   const bool has_nodes = std::ranges::any_of(
       nodes_, [&](const auto& other) { return other.second.task == message.task && other.second.connection; });
   Task& task = tasks_[message.task];
   const bool is_over = task.phase == TaskPhase::kEnded || task.phase == TaskPhase::kParked;
-  if (task.phase == TaskPhase::kParked && has_nodes) return Refuse(from, task.reason);
+  if (task.phase == TaskPhase::kParked && has_nodes) return Refuse(from, task.reason, false);
+  const bool is_resume = message.kind == AgentMessage::Kind::kResume;
+  if (is_resume && task.phase == TaskPhase::kEnded && message.epoch == task.epoch) {  // It was away at the end.
+    effects_.messages.push_back(
+        {from, {.kind = CoordinatorMessage::Kind::kClose, .is_good = true, .reason = "the task has ended"}});
+    return effects_.closed.push_back(from);
+  }
   if (is_over) {  // The same name again: a new job, whose epochs go on counting.
     const std::int64_t epoch = task.epoch;
     task = Task();
@@ -86,11 +99,12 @@ void Coordination::OnNode(Connection from, const AgentMessage& message, double n
   }
   task.least = message.least;
   task.most = message.most;
+  Disconnect(node);
   node.task = message.task;
   node.connection = from;
   node.heard = now;
   names_[from] = message.node;
-  if (message.kind == AgentMessage::Kind::kResume) {
+  if (is_resume) {
     OnResume(node, message.node, task, message, now);
   } else {
     OnJoin(node, task, message, now);
@@ -131,7 +145,10 @@ void Coordination::OnJoin(Node& node, Task& task, const AgentMessage& message, d
   node.host = message.host;
   node.phase = NodePhase::kWaits;
   node.step = node.stuck = -1;
-  if (task.phase == TaskPhase::kForms) task.changed = now;
+  if (task.phase == TaskPhase::kForms) {
+    task.changed = now;
+    task.epoch = std::max(task.epoch, message.epoch);  // H1. It has had processes of an epoch that is unknown here.
+  }
   if (task.phase != TaskPhase::kRuns || !was_running) return;
   if (port == message.port && message.epoch < task.epoch) {  // It has not heard of its epoch (H5).
     node.phase = NodePhase::kRuns;
@@ -148,18 +165,19 @@ void Coordination::OnMessage(Connection from, const AgentMessage& message, doubl
                       (message.kind == AgentMessage::Kind::kJoin && !names_.contains(from));
   if (is_new) return OnNode(from, message, now);
   const auto known = names_.find(from);
-  if (known == names_.end()) return Refuse(from, "a node must join first");
+  if (known == names_.end()) return Refuse(from, "a node must join first", true);
   const std::string name = known->second;
   Node& node = nodes_[name];
   Task& task = tasks_[node.task];
   node.heard = now;
   if (message.kind == AgentMessage::Kind::kJoin) {
-    if (task.phase == TaskPhase::kParked) return Refuse(from, task.reason);
+    if (task.phase == TaskPhase::kParked) return Refuse(from, task.reason, false);
     return OnJoin(node, task, message, now);
   }
   if (message.kind == AgentMessage::Kind::kLeave) {
-    if (node.phase == NodePhase::kRuns && IsMember(task, name)) return Lose(name, node, now, "its agent has ended");
-    node.phase = NodePhase::kGone;
+    const bool has_work = node.phase == NodePhase::kRuns && IsMember(task, name);
+    if (has_work) return Lose(name, node, now, "its agent has ended", false);
+    if (node.phase != NodePhase::kEnded) node.phase = NodePhase::kGone;
     return;
   }
   if (message.epoch != task.epoch || node.phase != NodePhase::kRuns || !IsMember(task, name)) return;  // H1.
@@ -171,11 +189,15 @@ void Coordination::OnMessage(Connection from, const AgentMessage& message, doubl
 void Coordination::OnBeat(Node& node, Task& task, const AgentMessage& message, double now) {
   node.step = std::max(node.step, message.step);
   node.stuck = message.stuck;
+  node.long_phase = message.phase;
   if (!task.pace || task.phase != TaskPhase::kRuns) return;
   const std::string name = node.task;
   OnSteps(name, task, now);
-  if (message.phase == task.phase_name) return;
-  // The phase of a rank is the task's: others wait for it.
+  // The phase of a rank is the task's, until no node is in it: others wait for it.
+  const bool lasts = !task.phase_name.empty() && std::ranges::any_of(task.members, [&](const std::string& member) {
+    return !member.empty() && nodes_[member].long_phase == task.phase_name;
+  });
+  if (lasts || message.phase == task.phase_name) return;
   task.phase_name = message.phase;
   if (message.phase.empty()) {
     task.pace->OnPhaseEnds(now);
@@ -227,26 +249,31 @@ void Coordination::OnClosed(Connection connection, double now) {
   names_.erase(known);
   node.connection.reset();
   node.heard = std::max(node.heard, now);
-  if (node.phase != NodePhase::kRuns) node.phase = NodePhase::kGone;
+  if (node.phase == NodePhase::kWaits) node.phase = NodePhase::kGone;
 }
 
-void Coordination::Lose(const std::string& name, Node& node, double now, const std::string& why) {
+void Coordination::Disconnect(Node& node) {
+  if (!node.connection) return;
+  effects_.closed.push_back(*node.connection);
+  names_.erase(*node.connection);
+  node.connection.reset();
+}
+
+void Coordination::Lose(const std::string& name, Node& node, double now, const std::string& why,
+                        bool has_machine_gone) {
   Task& task = tasks_[node.task];
   node.phase = NodePhase::kGone;
-  if (node.connection) {
-    effects_.closed.push_back(*node.connection);
-    names_.erase(*node.connection);
-    node.connection.reset();
-  }
+  Disconnect(node);
   effects_.entries.push_back({.event = "lost", .task = node.task, .node = name, .epoch = task.epoch, .reason = why});
-  effects_.lost.push_back(effects_.entries.back());
+  const bool is_wanted = task.phase == TaskPhase::kRuns || task.phase == TaskPhase::kForms;
+  if (has_machine_gone && is_wanted) effects_.lost.push_back(effects_.entries.back());
   if (task.phase == TaskPhase::kRuns && IsMember(task, name)) Decide(node.task, task, "lost connection", name, now);
 }
 
 void Coordination::OnTick(double now) {
   for (auto& [name, node] : nodes_) {
     if (now - node.heard <= kDeadAfter || node.phase == NodePhase::kGone || node.phase == NodePhase::kEnded) continue;
-    Lose(name, node, now, fmt::format("nothing is heard of it for {} s", kDeadAfter));
+    Lose(name, node, now, fmt::format("nothing is heard of it for {} s", kDeadAfter), true);
   }
   for (auto& [name, task] : tasks_) {
     // A node that has just been cut off explains it, if it does not come back.

@@ -77,6 +77,7 @@ class Coordination {
     std::string left_out;  // Why; empty: it may work.
     std::int64_t step = -1;
     std::int64_t stuck = -1;
+    std::string long_phase;  // That one of its processes is in; empty: none.
   };
   enum class TaskPhase { kForms, kRuns, kParked, kEnded };
   struct Suspect {  // A failure that may follow from another one, which is awaited.
@@ -106,12 +107,14 @@ class Coordination {
   void OnResume(Node& node, const std::string& name, Task& task, const AgentMessage& message, double now);
   void OnJoin(Node& node, Task& task, const AgentMessage& message, double now);
   std::string RefusalOf(const AgentMessage& message) const;
-  void Refuse(Connection to, std::string reason);
+  // `refused`: by its own fault, and not since the task is over.
+  void Refuse(Connection to, std::string reason, bool refused);
   void OnBeat(Node& node, Task& task, const AgentMessage& message, double now);
   void OnSteps(const std::string& name, Task& task, double now);
   void OnFailed(const std::string& name, Task& task, const AgentMessage& message, double now);
   void OnEnded(Node& node, const std::string& name, Task& task);
-  void Lose(const std::string& name, Node& node, double now, const std::string& why);
+  void Lose(const std::string& name, Node& node, double now, const std::string& why, bool has_machine_gone);
+  void Disconnect(Node& node);
   void LeaveOut(const std::string& name, const std::string& event, const std::string& reason, double now);
 
   void Decide(const std::string& name, Task& task, const std::string& failure, const std::string& node, double now);

@@ -239,10 +239,13 @@ void Coordinator::Take(Connection connection, Peer& peer, const std::string& lin
   } else if (llvm::Expected<AgentMessage> message = ParseAgentMessage(line)) {
     return coordination_.OnMessage(connection, *message, now_);
   } else {
-    why = TakeFailure(message.takeError()).message;
+    // An agent connects again, and its job trains on.
+    Complain(peer, TakeFailure(message.takeError()).message);
+    coordination_.OnClosed(connection, now_);
+    return peer.Close(now_);
   }
   Complain(peer, why);
-  peer.Send(LineOf(CoordinatorMessage{.kind = CoordinatorMessage::Kind::kClose, .reason = why}));
+  peer.Send(LineOf(CoordinatorMessage{.kind = CoordinatorMessage::Kind::kClose, .refused = true, .reason = why}));
   coordination_.OnClosed(connection, now_);
   peer.Close(now_);
 }

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "compiler/support/error.h"
@@ -16,7 +18,13 @@ llvm::Error LostNodeCommand::Run(const CoordinatorEntry& lost) const {
   std::vector<std::string> added = {"UCP_NODE=" + lost.node, "UCP_TASK=" + lost.task, "UCP_REASON=" + lost.reason};
   std::vector<char*> environment;
   for (std::string& variable : added) environment.push_back(variable.data());
-  for (char** variable = ::environ; *variable != nullptr; ++variable) environment.push_back(*variable);
+  for (char** variable = ::environ; *variable != nullptr; ++variable) {
+    // UCP_NODE of the coordinator's own machine, which a shell would take.
+    const bool is_ours = std::ranges::any_of(added, [&](const std::string& own) {
+      return std::string_view(*variable).starts_with(std::string_view(own).substr(0, own.find('=') + 1));
+    });
+    if (!is_ours) environment.push_back(*variable);
+  }
   environment.push_back(nullptr);
   std::string shell = "sh";
   std::string option = "-c";

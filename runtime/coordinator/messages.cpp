@@ -170,6 +170,7 @@ std::string LineOf(const CoordinatorMessage& message) {
     case CoordinatorMessage::Kind::kClose:
       object["type"] = "close";
       object["good"] = message.is_good;
+      object["refused"] = message.refused;
       object["reason"] = message.reason;
       break;
   }

@@ -93,7 +93,8 @@ struct CoordinatorMessage {
   std::string host = {};
   std::int64_t port = 0;
   bool kill = false;
-  bool is_good = false;  // Of kClose: the task has ended well.
+  bool is_good = false;  // Of kClose: the task has ended well,
+  bool refused = false;  // … or the agent cannot take part; processes that run are none of its business.
   std::string reason = {};
 };
 

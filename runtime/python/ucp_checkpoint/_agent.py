@@ -15,11 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from ucp_checkpoint import _board
-from ucp_checkpoint._coordinator import Link, Refused
+from ucp_checkpoint._coordinator import Link, Refused, failed
 
 _BETWEEN_LOOKS = 0.05
 _BETWEEN_BEATS = 1.0
 _BETWEEN_TRIES = 0.5
+_BETWEEN_REFUSALS = 2.0
+# That a message of the coordinator must have.
+_KEYS = {
+    "world": {"epoch", "rank", "nodes", "host", "port"},
+    "restart": {"epoch", "reason"},
+    "close": {"reason"},
+}
 _log = logging.getLogger("ucp_checkpoint")
 
 
@@ -32,6 +39,8 @@ class Agent:
         self._changed = threading.Condition()
         self._link: Link | None = None
         self._lost_at = time.monotonic()
+        self._complaint = ""  # The last warning, which is not repeated.
+        self._is_refused = False
         self._is_over = False
         self._joins = False
         self._has_ended = False
@@ -97,7 +106,7 @@ class Agent:
         """Says how processes ended, and waits for the answer; for none without a coordinator."""
         until = time.monotonic() + patience
         with self._changed:
-            self._send({"type": "failed", "epoch": self.epoch, "ends": ends})
+            self._send(failed(self.epoch, ends))
             while self._orders is None and self._link is not None and time.monotonic() < until:
                 self._changed.wait(_BETWEEN_LOOKS)
             return self._orders
@@ -115,6 +124,7 @@ class Agent:
                 return
             self._send({"type": "leave", "epoch": self.epoch})
             self._is_over = True
+            self._changed.notify_all()
         self._thread.join(5)
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -132,9 +142,19 @@ class Agent:
         self._link.close()
         self._link = None
         self._lost_at = time.monotonic()
-        if not self._is_over:
-            _log.warning("the coordinator is away (%s); training goes on without it", error)
+        if not self._needs_nobody():
+            self._complain(f"the coordinator is away ({error}); training goes on without it")
         self._changed.notify_all()
+
+    def _complain(self, complaint: str) -> None:
+        """Once, until the coordinator is back."""
+        if complaint != self._complaint:
+            _log.warning("%s", complaint)
+        self._complaint = complaint
+
+    def _needs_nobody(self) -> bool:
+        """The coordinator has said its last word, or hears none any more."""
+        return self._is_over or (self._orders is not None and self._orders["type"] == "close")
 
     def _introduction(self) -> dict[str, Any]:
         if self._joins or not self._world:
@@ -150,43 +170,79 @@ class Agent:
                 continue
             try:
                 messages = link.receive(_BETWEEN_LOOKS)
-            except (OSError, ValueError) as error:
+                with self._changed:
+                    for message in messages:
+                        if link is self._link:
+                            self._take(message)
+                    if link is self._link:
+                        self._look()
+            except Exception as error:  # Whatever it is, this thread goes on (H6).
                 with self._changed:
                     if link is self._link:
                         self._lose(error)
-                continue
-            with self._changed:
-                for message in messages:
-                    self._take(message)
-                self._look()
         if self._link is not None:
             self._link.close()
 
     def _connect_again(self) -> None:
-        time.sleep(_BETWEEN_TRIES)
+        with self._changed:
+            pause = _BETWEEN_REFUSALS if self._is_refused else _BETWEEN_TRIES
+            self._changed.wait_for(lambda: self._is_over, pause)
+            if self._needs_nobody():
+                return
         try:
             link = self._connect()
-        except (OSError, Refused):
+        except Exception as error:
+            if not isinstance(error, OSError):
+                self._complain(f"the coordinator is away ({error}); training goes on without it")
             return
         with self._changed:
+            if self._needs_nobody():
+                return link.close()
             self._link = link
-            if not self._has_ended:
-                self._send(self._introduction())
+            try:
+                self._introduce_again()
+            except Exception as error:
+                self._lose(error)
+
+    def _introduce_again(self) -> None:
+        """A coordinator that was away has heard nothing of the end."""
+        if self._is_known():
+            self._send(self._introduction())
+        if self._has_ended:
+            self._send({"type": "ended", "epoch": self.epoch})
+        if self._link is not None and not self._is_refused:
             _log.warning("the coordinator is back")
+            self._complaint = ""
+        self._is_refused = False
 
     def _take(self, message: dict[str, Any]) -> None:
-        kind = message.get("type")
+        kind = str(message.get("type"))
+        missing = _KEYS.get(kind, set()) - message.keys()
+        if missing:
+            raise ValueError(f"its `{kind}` has no `{min(missing)}`")
         if kind == "world" and self._joins and message["epoch"] > self.epoch:  # H1.
             self._offer = message
+        elif kind == "restart" and self._joins and self._offer and message["epoch"] >= self._offer["epoch"]:
+            self._offer = None  # Nobody has taken it, and it is over.
+            self._send(self._introduction())
+        elif kind == "close" and message.get("refused") and self._world and not self._joins:
+            self._is_refused = True
+            self._lose(Refused(message["reason"]))
         elif kind == "close" or (kind == "restart" and self._runs() and message["epoch"] >= self.epoch):
             self._orders = message
         self._changed.notify_all()
+
+    def _is_known(self) -> bool:
+        """Whether the coordinator has heard of this node, as it must before anything else."""
+        return self._joins or bool(self._world)
 
     def _runs(self) -> bool:
         return bool(self._world) and not self._joins and not self._has_ended
 
     def _look(self) -> None:
         """At the board of the ranks: says what is new, once a second in any case."""
+        if not self._is_known():
+            return
         said: dict[str, Any] = {"type": "beat", "epoch": self.epoch}
         if self._runs():
             with suppress(OSError):
@@ -206,8 +262,9 @@ class Agent:
             self._said, self._said_at = said, time.monotonic()
 
     def _report_exceptions(self) -> None:
-        new = {rank: error for rank, error in _board.errors(self.board).items() if rank not in self._reported}
+        said = _board.errors(self.board)
+        new: list[dict[str, Any]] = [{"rank": rank, **said[rank]} for rank in said if rank not in self._reported]
         if new:
-            self._reported |= set(new)
-            self._send({"type": "failed", "epoch": self.epoch,
-                        "ends": [{"rank": rank, **error} for rank, error in new.items()]})  # fmt: skip
+            message = failed(self.epoch, new)  # Others are for the next look.
+            self._reported |= {end["rank"] for end in message["ends"]}
+            self._send(message)

@@ -10,12 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-BOARD = "UCP_HEALING_BOARD"  # In the environment of ranks: the folder.
+BOARD = "UCP_HEALING_BOARD"  # In the environment of ranks: the folder,
+AGENT = "UCP_HEALING_AGENT"  # … and the process of the agent.
 _PAGE = 4096
 _STEP = struct.Struct("<q")
 _PHASE = struct.Struct("<d64s")  # Seconds, below 0 if none are declared; the name, empty for an iteration.
 _MOST_TEXT = 1000
 _SLOT = _STEP.size  # Where the phase is.
+_STACKS = struct.Struct("<?")  # Whether SIGUSR1 has the rank write its stacks.
+_STACKS_SLOT = _SLOT + _PHASE.size
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Board:
         self._path = Path(folder) / str(rank)
         self._file = f"{self._path}.part"
         with open(self._file, "w+b") as file:
-            file.truncate(_PAGE)
+            file.write(bytes(_PAGE))  # A hole would be filled when it is written to: a signal if the disk is full.
+            file.flush()
             self._page = mmap.mmap(file.fileno(), _PAGE)
         _STEP.pack_into(self._page, 0, -1)
         self.end_phase()
@@ -55,6 +59,10 @@ class Board:
     def end_phase(self) -> None:
         """An iteration goes on."""
         _PHASE.pack_into(self._page, _SLOT, -1, b"")
+
+    def show_stacks(self, can: bool) -> None:
+        """Whether SIGUSR1 has this process write its stacks."""
+        _STACKS.pack_into(self._page, _STACKS_SLOT, can)
 
     def raise_flag(self, error: BaseException) -> None:
         """Says which exception ends this process. The first one counts."""
@@ -81,7 +89,7 @@ def seen(folder: Path) -> dict[int, Seen]:
     for path in folder.iterdir():
         if not path.name.isdigit():
             continue
-        with suppress(OSError, struct.error, UnicodeDecodeError):
+        with suppress(OSError, struct.error, ValueError):
             content = path.read_bytes()
             seconds, name = _PHASE.unpack_from(content, _SLOT)
             phase = name.rstrip(b"\0").decode()
@@ -93,7 +101,47 @@ def errors(folder: Path) -> dict[int, dict[str, str]]:
     """The exceptions that ranks have said: `exception` and `text`."""
     said = {}
     for path in folder.glob("*.error"):
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, KeyError, TypeError):
             content = json.loads(path.read_text())
             said[int(path.stem)] = {key: str(content[key]) for key in ("exception", "text")}
     return said
+
+
+def writes_stacks(folder: Path, rank: int) -> bool:
+    """Whether the rank has said that SIGUSR1 has it write its stacks."""
+    with suppress(OSError, struct.error):
+        return bool(_STACKS.unpack_from((folder / str(rank)).read_bytes(), _STACKS_SLOT)[0])
+    return False
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler of the signal, of Python or of C."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def own_process() -> str:
+    """Its number, and the namespace in which that is one."""
+    return f"{os.getpid()} {os.readlink('/proc/self/ns/pid')}"
+
+
+def has_gone(process: str) -> bool:
+    """Whether that `own_process()` has ended. One that cannot be seen from here has not.
+
+    Being another's child does not mean it: a script may stand between.
+    """
+    pid, _, namespace = process.partition(" ")
+    if os.getppid() == int(pid) or namespace != os.readlink("/proc/self/ns/pid"):
+        return False
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False

@@ -18,6 +18,9 @@ _LEAST_SECRET = 16
 _SECONDS_TO_CONNECT = 5.0
 _SILENCE_MILLISECONDS = 5000
 _MOST_LINE = 1 << 20
+_MOST_ENDS = 64  # That the coordinator takes in one message,
+_MOST_REPORT = 50_000  # … whose line has at most 64 KiB.
+_MOST_TEXT = 1000
 
 
 class Refused(Exception):
@@ -28,7 +31,11 @@ def secret_of(path: str | None) -> bytes:
     """Of a file, without the blanks at its end; empty without one."""
     if not path:
         return b""
-    secret = Path(path).read_bytes().rstrip(b" \t\r\n")
+    try:
+        secret = Path(path).read_bytes().rstrip(b" \t\r\n")
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise Refused(f"`{path}`: the secret cannot be read: {why}") from None
     if len(secret) < _LEAST_SECRET:
         raise Refused(f"`{path}`: the secret has {len(secret)} bytes, and needs {_LEAST_SECRET}")
     return secret
@@ -38,6 +45,23 @@ def proof_of(secret: bytes, side: str, asked: str, answered: str) -> str:
     """SHA-256, each part behind its length."""
     parts = [secret, side.encode(), asked.encode(), answered.encode()]
     return hashlib.sha256(b"".join(struct.pack("<Q", len(part)) + part for part in parts)).hexdigest()
+
+
+def line_of(message: dict[str, Any]) -> bytes:
+    """With its end. What is not Unicode, such as in names of files, becomes `?`."""
+    return json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def failed(epoch: int, ends: list[dict[str, Any]]) -> dict[str, Any]:
+    """The message about the first ends, with texts so short that the coordinator takes its line."""
+    most = _MOST_TEXT
+    while True:
+        short = [{key: value[:most] if isinstance(value, str) else value for key, value in end.items()}
+                 for end in ends[:_MOST_ENDS]]  # fmt: skip
+        message = {"type": "failed", "epoch": epoch, "ends": short}
+        if most == 0 or len(line_of(message)) <= _MOST_REPORT:
+            return message
+        most = most * 3 // 4
 
 
 class Link:
@@ -64,13 +88,17 @@ class Link:
 
     def send(self, message: dict[str, Any]) -> None:
         """One line."""
-        self._socket.sendall(json.dumps(message).encode() + b"\n")
+        self._socket.sendall(line_of(message))
 
     def receive(self, seconds: float) -> list[dict[str, Any]]:
         """The messages that have come, or come within that time."""
         messages = self._take()
-        if messages or not select.select([self._socket], [], [], seconds)[0]:
+        if messages:
             return messages
+        waiting = select.poll()  # Takes descriptors of any number.
+        waiting.register(self._socket, select.POLLIN)
+        if not waiting.poll(seconds * 1000):
+            return []
         received = self._socket.recv(1 << 16)
         if not received:
             raise ConnectionResetError("the coordinator has closed the connection")

@@ -81,7 +81,7 @@ class CoordinatedRendezvous(RendezvousHandler):
                 raise RendezvousConnectionError(self._unreachable("it is away"))
             if world["type"] == "close":
                 _end(world)
-            os.environ[_board.BOARD] = str(self._agent.board)
+            os.environ |= {_board.BOARD: str(self._agent.board), _board.AGENT: _board.own_process()}
             try:
                 self._store = own if world["rank"] == 0 else _dist.TCPStore(
                     world["host"], world["port"], None, False, timedelta(seconds=_SECONDS_FOR_STORE)
@@ -129,7 +129,8 @@ class CoordinatedRendezvous(RendezvousHandler):
                 _log.warning("the processes of node `%s` start again: %s", self._name, order["reason"])
                 return RunResult(state=WorkerState.HEALTHY)
         elif self._agent.order is not None and self._agent.order.get("kill"):
-            _kill(processes)
+            board = self._agent.board
+            _kill(pids, [pid for pid, rank in zip(pids, ranks, strict=False) if _board.writes_stacks(board, rank)])
         return result
 
     def _ends_of(self, result: RunResult, ranks: list[int]) -> list[dict[str, Any]]:
@@ -196,23 +197,19 @@ def _is_stopped(pid: int) -> bool:
     return False
 
 
-def _kill(processes: Collection[int]) -> None:
-    """Processes that hang do not listen to SIGTERM. Those that watch() write their stacks first."""
-    for pid in processes:
+def _kill(processes: list[int], watching: list[int]) -> None:
+    """Processes that hang do not listen to SIGTERM. Those that watch() write their stacks first.
+
+    To others SIGUSR1 says something else, such as that Slurm is to queue their job again.
+    """
+    for pid in watching:
         with suppress(OSError):
-            if _catches(pid, signal.SIGUSR1):
+            if _board.catches(pid, signal.SIGUSR1):
                 os.kill(pid, signal.SIGUSR1)
     time.sleep(_SECONDS_FOR_STACKS)
     for pid in processes:
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _catches(pid: int, number: int) -> bool:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("SigCgt:"):
-            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    return False
 
 
 def _watch_workers() -> None:

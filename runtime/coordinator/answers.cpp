@@ -206,26 +206,24 @@ void Coordination::Grow(const std::string& name, Task& task, double now) {
   Stop(name, task, fmt::format("node {} comes", ready.front()), false, now);
 }
 
-void Coordination::LeaveOut(const std::string& name, const std::string& event, const std::string& reason, double now) {
-  Node& node = nodes_[name];
+// A person has asked for it.
+llvm::Error Coordination::LeaveOut(const std::string& name, const std::string& event, double now) {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end()) return Fail(ErrorCode::kUsage, "there is no node `{}`", name);
+  Node& node = found->second;
   Task& task = tasks_[node.task];
+  const std::string reason = "a person asked for it";
   effects_.entries.push_back({.event = event, .task = node.task, .node = name, .reason = reason});
   node.left_out = event == "drained" ? reason : "";
-  if (event != "drained" || task.phase != TaskPhase::kRuns || !IsMember(task, name)) return;
-  Stop(node.task, task, fmt::format("node {} is drained", name), false, now);
-}
-
-llvm::Error Coordination::Drain(const std::string& node, double now) {
-  if (!nodes_.contains(node)) return Fail(ErrorCode::kUsage, "there is no node `{}`", node);
-  LeaveOut(node, "drained", "a person asked for it", now);
+  if (event == "drained" && task.phase == TaskPhase::kRuns && IsMember(task, name)) {
+    Stop(node.task, task, fmt::format("node {} is drained", name), false, now);
+  }
   return llvm::Error::success();
 }
 
-llvm::Error Coordination::Undrain(const std::string& node, double now) {
-  if (!nodes_.contains(node)) return Fail(ErrorCode::kUsage, "there is no node `{}`", node);
-  LeaveOut(node, "undrained", "a person asked for it", now);
-  return llvm::Error::success();
-}
+llvm::Error Coordination::Drain(const std::string& node, double now) { return LeaveOut(node, "drained", now); }
+
+llvm::Error Coordination::Undrain(const std::string& node, double now) { return LeaveOut(node, "undrained", now); }
 
 llvm::Error Coordination::Replay(const CoordinatorEntry& entry, double at) {
   if (!entry.node.empty()) NodeOf(entry.node).task = entry.task;

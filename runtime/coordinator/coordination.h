@@ -115,7 +115,7 @@ class Coordination {
   void OnEnded(Node& node, const std::string& name, Task& task);
   void Lose(const std::string& name, Node& node, double now, const std::string& why, bool has_machine_gone);
   void Disconnect(Node& node);
-  void LeaveOut(const std::string& name, const std::string& event, const std::string& reason, double now);
+  llvm::Error LeaveOut(const std::string& name, const std::string& event, double now);
 
   void Decide(const std::string& name, Task& task, const std::string& failure, const std::string& node, double now);
   void ReplayFailure(const CoordinatorEntry& entry, Task& task, double at);

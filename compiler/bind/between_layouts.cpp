@@ -4,166 +4,17 @@
 
 #include <algorithm>
 
+#include "compiler/bind/shard_pieces.h"
+
 namespace ucp {
 namespace {
-
-// A factor, or several in one row, that both sides run through.
-struct Loop {
-  std::int64_t count = 1;
-  std::int64_t source_stride = 0;  // In a dimension of the source's tensor,
-  std::int64_t target_stride = 0;  // and in the row-major elements of the target's.
-};
-
-// Loops of one dimension of the source that are one row of the target. The slowest one first.
-struct Row {
-  std::vector<Loop> loops;
-
-  std::int64_t count() const {
-    std::int64_t count = 1;
-    for (const Loop& loop : loops) count *= loop.count;
-    return count;
-  }
-};
-
-// The common elements of two pieces.
-struct Meeting {
-  std::vector<std::int64_t> source_begin;
-  std::int64_t target_begin = 0;
-  std::vector<std::vector<Loop>> loops;  // By dimension of the source's tensor.
-  std::int64_t elements = 1;
-};
-
-std::vector<std::int64_t> RowMajor(const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> strides(shape.size(), 1);
-  for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
-
-Meeting Meet(const StoredPiece& source, const StoredPiece& target, const std::vector<std::int64_t>& target_strides) {
-  Meeting meeting{source.begin, 0, std::vector<std::vector<Loop>>(source.begin.size())};
-  for (std::size_t d = 0; d < target.begin.size(); ++d) meeting.target_begin += target.begin[d] * target_strides[d];
-  for (std::size_t f = 0; f < source.factors.size(); ++f) {
-    const PlacedFactor& from = source.factors[f];
-    const PlacedFactor& to = target.factors[f];
-    const std::int64_t stride = to.counted ? 0 : to.stride * target_strides[to.dim];
-    if (from.counted && to.counted) continue;
-    if (to.counted) meeting.source_begin[from.dim] += *to.counted * from.stride;
-    if (from.counted) meeting.target_begin += *from.counted * stride;
-    if (from.counted || to.counted) continue;
-    meeting.elements *= from.length;
-    if (from.length != 1) meeting.loops[from.dim].push_back({from.length, from.stride, stride});
-  }
-  return meeting;
-}
-
-// The slowest in the source first.
-std::vector<Row> RowsOf(std::vector<Loop> loops) {
-  std::ranges::sort(loops, std::greater(), &Loop::source_stride);
-  std::vector<Row> rows;
-  for (const Loop& loop : loops) {
-    const bool goes_on = !rows.empty() && rows.back().loops.back().target_stride == loop.count * loop.target_stride;
-    if (!goes_on) rows.emplace_back();
-    rows.back().loops.push_back(loop);
-  }
-  return rows;
-}
-
-void AppendPositions(const std::vector<Loop>& loops, std::size_t next, std::int64_t begin, Selection& selection) {
-  if (next == loops.size()) return selection.Append(begin, 1);
-  const Loop& loop = loops[next];
-  if (next + 1 == loops.size() && loop.source_stride == 1) return selection.Append(begin, loop.count);
-  for (std::int64_t i = 0; i < loop.count; ++i) {
-    AppendPositions(loops, next + 1, begin + i * loop.source_stride, selection);
-  }
-}
-
-// How one dimension of a source tensor goes into a target: one row that stays, and loops that are written out.
-struct Dimension {
-  std::int64_t begin = 0;
-  Row row;
-  std::vector<Loop> written_out;
-
-  std::int64_t stride() const { return row.loops.empty() ? 1 : row.loops.back().target_stride; }
-};
-
-class PieceWriter {
- public:
-  PieceWriter(const std::string& tensor, const Meeting& meeting, std::vector<ShardPiece>& pieces)
-      : tensor_(tensor), pieces_(pieces) {
-    for (std::size_t d = 0; d < meeting.loops.size(); ++d) {
-      dims_.push_back(Split(meeting.source_begin[d], RowsOf(meeting.loops[d])));
-    }
-  }
-
-  // Runs of positions that all pieces have together, about.
-  std::int64_t size() const {
-    std::int64_t size = 1;
-    for (const Dimension& dim : dims_) {
-      for (const Loop& loop : dim.written_out) size = Times(size, loop.count);
-    }
-    std::int64_t runs = 1;
-    for (const Dimension& dim : dims_) {
-      const bool is_run = dim.row.loops.size() == 1 && dim.row.loops.front().source_stride == 1;
-      if (!is_run) runs += dim.row.count();
-    }
-    return Times(size, runs);
-  }
-
-  void Write(std::int64_t target_begin) { WriteFrom(0, target_begin); }
-
- private:
-  static std::int64_t Times(std::int64_t a, std::int64_t b) {
-    return std::min(a, kMostPieces + 1) * std::min(b, kMostPieces + 1);
-  }
-
-  static Dimension Split(std::int64_t begin, std::vector<Row> rows) {
-    Dimension dimension{begin, {}, {}};
-    const auto longest = std::ranges::max_element(rows, {}, &Row::count);
-    for (auto row = rows.begin(); row != rows.end(); ++row) {
-      if (row == longest) continue;
-      dimension.written_out.insert(dimension.written_out.end(), row->loops.begin(), row->loops.end());
-    }
-    if (longest != rows.end()) dimension.row = *longest;
-    return dimension;
-  }
-
-  void WriteFrom(std::size_t d, std::int64_t target_begin) {
-    if (d == dims_.size()) {
-      ShardPiece piece{tensor_, set_, target_begin, {}};
-      for (const Dimension& dim : dims_) piece.strides.push_back(dim.stride());
-      return pieces_.push_back(std::move(piece));
-    }
-    WriteOut(d, 0, dims_[d].begin, target_begin);
-  }
-
-  void WriteOut(std::size_t d, std::size_t loop, std::int64_t begin, std::int64_t target_begin) {
-    const Dimension& dim = dims_[d];
-    if (loop < dim.written_out.size()) {
-      const Loop& outer = dim.written_out[loop];
-      for (std::int64_t i = 0; i < outer.count; ++i) {
-        WriteOut(d, loop + 1, begin + i * outer.source_stride, target_begin + i * outer.target_stride);
-      }
-      return;
-    }
-    Selection selection;
-    AppendPositions(dim.row.loops, 0, begin, selection);
-    set_.dims.push_back(std::move(selection));
-    WriteFrom(d + 1, target_begin);
-    set_.dims.pop_back();
-  }
-
-  const std::string& tensor_;
-  std::vector<ShardPiece>& pieces_;
-  std::vector<Dimension> dims_;
-  ProductSet set_;
-};
 
 class Between {
  public:
   Between(const LayoutOfModel& source, const LayoutOfModel& target, DiagnosticSink& sink)
       : source_(source), target_(target), sink_(sink), left_(source.stored.pieces.size()) {}
 
-  std::optional<PiecesOfTensors> Run() {
+  std::optional<CommonOfTensors> Run() {
     const std::size_t errors_before = sink_.error_count();
     Index();
     const std::vector<StoredPiece>& pieces = target_.stored.pieces;
@@ -212,33 +63,29 @@ class Between {
 
   void AddTensor(std::size_t first, std::size_t last) {
     const BoundTensor& tensor = target_.bound.tensors[target_.stored.pieces[first].tensor];
-    const std::vector<std::int64_t> strides = RowMajor(target_.stored.shapes[target_.stored.pieces[first].tensor]);
-    std::vector<ShardPiece> pieces;
+    std::vector<CommonElements> common;
     const StoredPiece* lacking = nullptr;
     for (std::size_t p = first; p < last; ++p) {
       const StoredPiece& piece = target_.stored.pieces[p];
-      if (AddPiece(piece, strides, pieces) != piece.elements() && lacking == nullptr) lacking = &piece;
+      if (AddPiece(piece, common) != piece.elements() && lacking == nullptr) lacking = &piece;
     }
     const bool is_optional = target_.bound.spec.tensors[tensor.declaration].optional;
-    if (lacking != nullptr && !(pieces.empty() && is_optional)) return ReportLacking(*lacking);
-    if (!pieces.empty()) result_.emplace(tensor.name, std::move(pieces));
+    if (lacking != nullptr && !(common.empty() && is_optional)) return ReportLacking(*lacking);
+    if (!common.empty()) result_.emplace(tensor.name, std::move(common));
   }
 
   // Returns how many of its elements the source has.
-  std::int64_t AddPiece(const StoredPiece& piece, const std::vector<std::int64_t>& strides,
-                        std::vector<ShardPiece>& pieces) {
+  std::int64_t AddPiece(const StoredPiece& piece, std::vector<CommonElements>& common) {
     std::int64_t found = 0;
     const auto sources = sources_.find({piece.part, PlacesOf(piece, by_both_[piece.part])});
     if (sources == sources_.end()) return found;
     for (const std::size_t i : sources->second) {
       const StoredPiece& from = source_.stored.pieces[i];
-      const Meeting meeting = Meet(from, piece, strides);
-      PieceWriter writer(source_.bound.tensors[from.tensor].name, meeting, pieces);
-      written_ += writer.size();
-      if (written_ > kMostPieces) return ReportTooMany(piece);
-      writer.Write(meeting.target_begin);
-      found += meeting.elements;
-      left_[i] -= meeting.elements;
+      common.push_back(ElementsOfBoth(source_.bound.tensors[from.tensor].name, from, piece));
+      runs_ += RunsOfPieces(common.back(), target_.stored.shapes[piece.tensor]);
+      if (runs_ > kMostPieces) return ReportTooMany(piece);
+      found += common.back().elements();
+      left_[i] -= common.back().elements();
     }
     return found;
   }
@@ -281,14 +128,14 @@ class Between {
   std::vector<std::vector<bool>> by_both_;  // By part and factor.
   std::map<std::pair<std::size_t, Places>, std::vector<std::size_t>> sources_;
   std::vector<std::int64_t> left_;  // By the source's pieces: elements that no target has got yet.
-  std::int64_t written_ = 0;
-  PiecesOfTensors result_;
+  std::int64_t runs_ = 0;
+  CommonOfTensors result_;
 };
 
 }  // namespace
 
-std::optional<PiecesOfTensors> FindPiecesBetween(const LayoutOfModel& source, const LayoutOfModel& target,
-                                                 DiagnosticSink& sink) {
+std::optional<CommonOfTensors> FindCommonElements(const LayoutOfModel& source, const LayoutOfModel& target,
+                                                  DiagnosticSink& sink) {
   return Between(source, target, sink).Run();
 }
 

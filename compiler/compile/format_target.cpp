@@ -83,22 +83,25 @@ llvm::Expected<Sides> FormatTarget::LayOutBoth(BoundSource source) {
     UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, source.checkpoint.training, tensors, layout));
     return Sides{std::move(source), std::move(layout), std::move(tensors)};
   }
-  UCP_ASSIGN_OR_RETURN(const std::optional<Degrees> degrees,
-                       format_.TargetDegrees(strategy_, source.checkpoint.training));
-  UCP_ASSIGN_OR_RETURN(OtherLayout other, SeeInLayout(source, tensors, named->second, remarks_));
+  UCP_ASSIGN_OR_RETURN(const std::optional<Degrees> degrees, DegreesOfOther(source));
+  UCP_ASSIGN_OR_RETURN(OtherLayout other, SeeInLayout(source, tensors, named->second, degrees, remarks_));
   UCP_RETURN_IF_ERROR(format_.CutIntoBoxes(strategy_, source.checkpoint.training, other.tensors, other.layout));
-  const bool has_boxes =
-      std::ranges::any_of(other.layout.tensors, [](const TensorLayout& t) { return t.boxes.size() > 1; });
-  const bool has_ranks =
-      degrees && std::ranges::any_of(degrees->mesh.axes, [](const Axis& axis) { return axis.size > 1; });
-  if (has_boxes || has_ranks) {
-    return Fail(ErrorCode::kUnsupported,
-                "`{}` changes the layout, and cuts tensors as well: write them whole first, and cut them in a second "
-                "conversion",
-                request_.target);
-  }
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
   return Sides{std::move(source), std::move(whole), std::move(tensors), std::move(other)};
+}
+
+// Of a target in another layout of the source's model.
+llvm::Expected<std::optional<Degrees>> FormatTarget::DegreesOfOther(const BoundSource& source) const {
+  UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format_.TargetDegrees(strategy_, source.checkpoint.training));
+  if (!degrees) return degrees;
+  if (format_.DealsLayers(strategy_) && degrees->mesh.Size("pp") > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "`{}` deals the layers of the source, and changes the layout: change the layout first, and deal the "
+                "layers in a second conversion",
+                request_.target);
+  }
+  if (source.bound) KeepStages(source, *degrees);
+  return degrees;
 }
 
 // Names the settings that the strategy leaves open in the same message.
@@ -135,7 +138,7 @@ llvm::Expected<TargetFiles> FormatTarget::LayOut(const Sides& sides) {
                               .threads = request_.threads};
   UCP_ASSIGN_OR_RETURN(TargetFiles target, format_.LayOut(request));
   UCP_ASSIGN_OR_RETURN(target.readers, format_.Readers(request, target));
-  if (sides.other) FillPieces(*sides.other, target.storage.shards);
+  if (sides.other) UCP_RETURN_IF_ERROR(FillPieces(*sides.other, target));
   UCP_RETURN_IF_ERROR(NameLeftOut(target));
   if (!format_.CarriesLooseStates() && !target.weights_only) {
     UCP_RETURN_IF_ERROR(CheckNoLooseStates(training, strategy_.format));

@@ -33,6 +33,7 @@ class FormatTarget final : public CompileTarget {
 
  private:
   llvm::Expected<Sides> LayOutBoth(BoundSource source);
+  llvm::Expected<std::optional<Degrees>> DegreesOfOther(const BoundSource& source) const;
   llvm::Error WithOpenSettings(llvm::Error error, const TrainingState& training,
                                std::span<const LogicalTensor> tensors) const;
   void ChooseTag(TrainingState& training);

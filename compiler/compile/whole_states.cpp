@@ -31,14 +31,14 @@ llvm::Expected<Sides> WholeStates::Meet(BoundSource bound) {
   UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
   if (layout_.empty()) return Sides{std::move(source), std::move(whole), std::move(tensors)};
   std::vector<std::string> unsaid;
-  UCP_ASSIGN_OR_RETURN(OtherLayout other, SeeInLayout(source, tensors, layout_, unsaid));
+  UCP_ASSIGN_OR_RETURN(OtherLayout other, SeeInLayout(source, tensors, layout_, std::nullopt, unsaid));
   return Sides{std::move(source), std::move(whole), std::move(tensors), std::move(other)};
 }
 
 llvm::Expected<TargetFiles> WholeStates::LayOut(const Sides& sides) {
   TargetFiles files;
   files.storage = OneFileForEachState(sides.other ? sides.other->tensors : sides.tensors);
-  if (sides.other) FillPieces(*sides.other, files.storage.shards);
+  if (sides.other) UCP_RETURN_IF_ERROR(FillPieces(*sides.other, files));
   return files;
 }
 

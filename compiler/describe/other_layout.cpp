@@ -8,6 +8,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "compiler/bind/module_order.h"
+#include "compiler/bind/shard_pieces.h"
 #include "compiler/describe/choose_layout.h"
 #include "compiler/support/error.h"
 #include "compiler/support/user_option.h"
@@ -66,8 +68,9 @@ std::string TextOf(const LogicalTensor& tensor) {
 
 class Seeing {
  public:
-  Seeing(BoundSource& source, std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks)
-      : source_(source), remarks_(remarks) {
+  Seeing(BoundSource& source, std::span<const LogicalTensor> tensors, const std::optional<Degrees>& degrees,
+         std::vector<std::string>& remarks)
+      : source_(source), degrees_(degrees), remarks_(remarks) {
     for (const LogicalTensor& tensor : tensors) tensors_.emplace(tensor.name, &tensor);
   }
 
@@ -88,26 +91,28 @@ class Seeing {
     Inventory nothing;
     bound_ = BindSpec(spec, nothing, ValuesOf(*source_.bound), sink());
     if (!bound_) return SpecErrors(*source_.spec);
-    std::optional<Layout> whole = LowerWhole(*bound_, sink());
+    std::optional<Layout> lowered = degrees_ ? LowerToMesh(*bound_, *degrees_, sink()) : LowerWhole(*bound_, sink());
     const std::optional<StoredParts> from = FindStoredParts(*source_.bound, sink());
     const std::optional<StoredParts> to = FindStoredParts(*bound_, sink());
-    if (!whole || !from || !to) return SpecErrors(*source_.spec);
-    auto pieces = FindPiecesBetween({*source_.bound, *from}, {*bound_, *to}, sink());
-    if (!pieces) return SpecErrors(*source_.spec);
-    other_.pieces = std::move(*pieces);
-    other_.layout = std::move(*whole);
+    if (!lowered || !from || !to) return SpecErrors(*source_.spec);
+    auto common = FindCommonElements({*source_.bound, *from}, {*bound_, *to}, sink());
+    if (!common) return SpecErrors(*source_.spec);
+    other_.common = std::move(*common);
+    other_.layout = std::move(*lowered);
     std::erase_if(other_.layout.tensors,
-                  [&](const TensorLayout& tensor) { return !other_.pieces.contains(tensor.name); });
-    UCP_ASSIGN_OR_RETURN(other_.layout, AtomicLayout(other_.layout));
+                  [&](const TensorLayout& tensor) { return !other_.common.contains(tensor.name); });
+    if (!degrees_) {
+      UCP_ASSIGN_OR_RETURN(other_.layout, AtomicLayout(other_.layout));
+    }
     return VerifyLayout(other_.layout);
   }
 
   llvm::Error JoinStates() {
     for (const TensorLayout& layout : other_.layout.tensors) {
-      const std::vector<ShardPiece>& pieces = other_.pieces.at(layout.name);
-      const LogicalTensor* first = tensors_.at(pieces.front().tensor);
-      for (const ShardPiece& piece : pieces) {
-        const LogicalTensor* next = tensors_.at(piece.tensor);
+      const std::vector<CommonElements>& common = other_.common.at(layout.name);
+      const LogicalTensor* first = tensors_.at(common.front().source);
+      for (const CommonElements& elements : common) {
+        const LogicalTensor* next = tensors_.at(elements.source);
         if (next == first) continue;
         if (next->kind == first->kind && next->states == first->states && next->weight == first->weight) continue;
         return Fail(ErrorCode::kUnsupported,
@@ -131,10 +136,10 @@ class Seeing {
     std::ranges::sort(ordered, {}, &BoundTensor::place);
     std::unordered_map<std::string, std::vector<std::string>> targets;
     for (const BoundTensor* tensor : ordered) {
-      const auto pieces = other_.pieces.find(tensor->name);
-      if (pieces == other_.pieces.end()) continue;
-      for (const ShardPiece& piece : pieces->second) {
-        std::vector<std::string>& of_source = targets[piece.tensor];
+      const auto common = other_.common.find(tensor->name);
+      if (common == other_.common.end()) continue;
+      for (const CommonElements& elements : common->second) {
+        std::vector<std::string>& of_source = targets[elements.source];
         if (of_source.empty() || of_source.back() != tensor->name) of_source.push_back(tensor->name);
       }
     }
@@ -161,9 +166,18 @@ class Seeing {
                       target, other_.name, known->second.second, known->second.first, name, g);
         }
       }
+      if (degrees_) PutInOrder(parameters);
       groups[g].parameters = std::move(parameters);
     }
     return llvm::Error::success();
+  }
+
+  // The ranks of a job hold the parameters in the order of their module, which is that of the layout's lines.
+  void PutInOrder(std::vector<std::string>& parameters) const {
+    if (other_.name == source_.bound->spec.layout_name) return;
+    std::unordered_map<std::string_view, std::size_t> place_of;
+    for (const std::size_t t : ModuleOrder(*bound_)) place_of.emplace(bound_->tensors[t].name, place_of.size());
+    std::ranges::sort(parameters, {}, [&](const std::string& name) { return place_of.at(name); });
   }
 
   // All that is kept by the names of tensors, or of the module that has them.
@@ -187,6 +201,7 @@ class Seeing {
   }
 
   BoundSource& source_;
+  const std::optional<Degrees>& degrees_;
   std::vector<std::string>& remarks_;
   std::unordered_map<std::string_view, const LogicalTensor*> tensors_;
   std::optional<BoundSpec> bound_;
@@ -196,7 +211,8 @@ class Seeing {
 }  // namespace
 
 llvm::Expected<OtherLayout> SeeInLayout(BoundSource& source, std::span<const LogicalTensor> tensors,
-                                        const std::string& name, std::vector<std::string>& remarks) {
+                                        const std::string& name, const std::optional<Degrees>& degrees,
+                                        std::vector<std::string>& remarks) {
   UCP_ASSIGN_OR_RETURN(const std::size_t layout, LayoutNamed(source, name));
   if (!source.checkpoint.training.loose_states.empty()) {
     return Fail(ErrorCode::kUnsupported,
@@ -206,16 +222,11 @@ llvm::Expected<OtherLayout> SeeInLayout(BoundSource& source, std::span<const Log
   }
   remarks.push_back(fmt::format("the source has the layout `{}` of the model `{}`, and the target the layout `{}`",
                                 source.bound->spec.layout_name, source.bound->spec.model->name, name));
-  return Seeing(source, tensors, remarks).Run(layout);
+  return Seeing(source, tensors, degrees, remarks).Run(layout);
 }
 
-void FillPieces(const OtherLayout& other, std::vector<Shard>& shards) {
-  for (Shard& shard : shards) {
-    const auto pieces = other.pieces.find(shard.tensor);
-    if (pieces == other.pieces.end()) continue;
-    shard.pieces = pieces->second;
-    shard.is_tensor = true;
-  }
+llvm::Error FillPieces(const OtherLayout& other, TargetFiles& target) {
+  return FillPieces(other.common, other.layout, target);
 }
 
 }  // namespace ucp

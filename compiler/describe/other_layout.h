@@ -4,6 +4,7 @@
 
 #include <llvm/Support/Error.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,25 +12,28 @@
 #include "compiler/bind/between_layouts.h"
 #include "compiler/describe/bound_source.h"
 #include "compiler/layout/layout.h"
+#include "compiler/layout/mesh.h"
 #include "compiler/layout/target.h"
 
 namespace ucp {
 
 struct OtherLayout {
   std::string name;
-  Layout layout;                       // All tensors whole.
+  Layout layout;                       // As the target's ranks hold the tensors.
   std::vector<LogicalTensor> tensors;  // Sorted by name.
-  PiecesOfTensors pieces;              // Of the tensors of the source.
+  CommonOfTensors common;              // With the tensors of the source.
 };
 
-// Returns the source in the layout `name` of its model, also if that is its own; `tensors` are JoinTensors() of it. Its
-// training state then speaks of the other layout's tensors. Fails with kUsage if there is no such layout, with kSpec
-// where one layout stores elements that the other does not (the spec's sink says which), and with kUnsupported where
-// tensors that come together differ in kind, states, dtypes or parameter group. It is a remark what is left out.
+// Returns the source in the layout `name` of its model, also if that is its own; `tensors` are JoinTensors() of it. The
+// ranks of `degrees` hold its tensors as the layout says; without degrees they are whole. Its training state then
+// speaks of the other layout's tensors. Fails with kUsage if there is no such layout, with kSpec where one layout
+// stores elements that the other does not, or does not fit the ranks (the spec's sink says why), and with kUnsupported
+// where tensors that come together differ in kind, states, dtypes or parameter group. It is a remark what is left out.
 llvm::Expected<OtherLayout> SeeInLayout(BoundSource& source, std::span<const LogicalTensor> tensors,
-                                        const std::string& name, std::vector<std::string>& remarks);
+                                        const std::string& name, const std::optional<Degrees>& degrees,
+                                        std::vector<std::string>& remarks);
 
-// Says of the shards that files of `other` have what they are put together of.
-void FillPieces(const OtherLayout& other, std::vector<Shard>& shards);
+// Says of the shards that files of `other` have what they are put together of (bind/shard_pieces.h).
+[[nodiscard]] llvm::Error FillPieces(const OtherLayout& other, TargetFiles& target);
 
 }  // namespace ucp

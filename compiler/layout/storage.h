@@ -99,7 +99,7 @@ struct Shard {
   Spread spread = Spread::kAcrossBuffer;
   BufferSetId states;
   std::vector<ShardPiece> pieces = {};  // Targets only, and fused shards alone: `tensor` is their name in the files.
-  bool is_tensor = false;  // Of a fused shard: it is all of a tensor of the target's own, of which digests are made.
+  bool is_tensor = false;  // Of a fused shard: a tensor of the target's own, or a part of one. Digests are made of it.
   bool operator==(const Shard&) const = default;
 };
 

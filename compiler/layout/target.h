@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "compiler/layout/mesh.h"
 #include "compiler/layout/shape.h"
 #include "compiler/layout/storage.h"
+#include "compiler/sets/product_set.h"
 #include "compiler/support/typed_id.h"
 
 namespace ucp {
@@ -38,12 +40,19 @@ struct CrcField {
   bool operator==(const CrcField&) const = default;
 };
 
+// The part that a shard is of a tensor of the target's own (Shard::is_tensor).
+struct OwnPart {
+  std::vector<std::int64_t> shape;  // Of the tensor.
+  ProductSet held;
+};
+
 struct TargetFiles {
   std::string format;
   Mesh mesh;
   Storage storage;
-  std::vector<std::string> directories;  // Every folder to make, parents first.
-  std::vector<std::string> blobs;        // Distinct contents.
+  std::map<std::size_t, OwnPart> own_parts;  // By the number of the shard. Others are all of their tensors.
+  std::vector<std::string> directories;      // Every folder to make, parents first.
+  std::vector<std::string> blobs;            // Distinct contents.
   std::vector<BlobPlacement> placements;
   std::vector<CrcField> crc_fields;
   std::vector<std::string> remarks;  // Sentences for the report: what was adapted or left out, and what to do.

@@ -38,9 +38,12 @@ auto EncodeStructs(FlatBufferBuilder& builder, const std::vector<Item>& items, E
 
 // The bytes before the plan's FlatBuffer.
 std::string EnvelopeOf(const Plan& plan, std::string_view buffer) {
-  const bool is_fused = std::any_of(plan.writes.begin(), plan.writes.end(),
-                                    [](const PlanWrite& write) { return write.fused.has_value(); });
-  std::string bytes(is_fused ? kFusedPlanMagic : kPlanMagic);
+  std::string_view magic = kPlanMagic;
+  for (const PlanWrite& write : plan.writes) {
+    if (write.fused && magic == kPlanMagic) magic = kFusedPlanMagic;
+    if (write.fused && write.fused->part) magic = kPlanMagicOfParts;
+  }
+  std::string bytes(magic);
   const std::uint64_t header[2] = {buffer.size(), ContentHash64(buffer)};
   return bytes.append(reinterpret_cast<const char*>(header), sizeof(header));
 }
@@ -236,7 +239,15 @@ class Encoder {
       auto strides = piece.strides.empty() ? 0 : b_.CreateVector(piece.strides);
       return flat::CreateFusedPiece(b_, piece.tensor.value(), piece.set.value(), piece.begin, strides);
     });
-    return flat::CreateFused(b_, name, shape, pieces, write.fused->is_tensor);
+    auto part = write.fused->part ? EncodePart(*write.fused->part) : 0;
+    return flat::CreateFused(b_, name, shape, pieces, write.fused->is_tensor, part);
+  }
+
+  Offset<flat::PartOfOwn> EncodePart(const PartOfOwn& part) {
+    auto shape = b_.CreateVector(part.shape);
+    std::vector<std::uint32_t> held;
+    for (const SetId set : part.held) held.push_back(set.value());
+    return flat::CreatePartOfOwn(b_, shape, b_.CreateVector(held));
   }
 
   // Values that are stored once, at their first place.

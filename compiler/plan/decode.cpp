@@ -16,16 +16,16 @@ llvm::Error Corrupt(const std::string& what) {
   return Fail(ErrorCode::kBadData, "this is not a sound plan file: {}; make it again with `ucpc plan`", what);
 }
 
-bool IsOfFusedPlan(std::string_view bytes) { return bytes[7] == kFusedPlanMagic[7]; }
+char VersionOf(std::string_view bytes) { return bytes[7]; }
 
 llvm::Expected<std::string_view> OpenEnvelope(std::string_view bytes) {
   if (bytes.size() < kPlanEnvelopeBytes || bytes.substr(0, 7) != kPlanName) {
     return Corrupt("it does not begin with `UCPPLAN`");
   }
-  if (bytes[7] != kPlanMagic[7] && !IsOfFusedPlan(bytes)) {
-    return Corrupt(fmt::format("it has version {}, and this program knows versions {} and {}",
-                               static_cast<int>(bytes[7]), static_cast<int>(kPlanMagic[7]),
-                               static_cast<int>(kFusedPlanMagic[7])));
+  if (VersionOf(bytes) < VersionOf(kPlanMagic) || VersionOf(bytes) > VersionOf(kPlanMagicOfParts)) {
+    return Corrupt(fmt::format("it has version {}, and this program knows versions {} to {}",
+                               static_cast<int>(VersionOf(bytes)), static_cast<int>(VersionOf(kPlanMagic)),
+                               static_cast<int>(VersionOf(kPlanMagicOfParts))));
   }
   std::uint64_t header[2];
   std::memcpy(header, bytes.data() + 8, sizeof(header));
@@ -40,10 +40,8 @@ llvm::Expected<std::string_view> OpenEnvelope(std::string_view bytes) {
 // Collects the first thing that is wrong, so that decoding reads as a list of tables.
 class Decoder {
  public:
-  Decoder(std::size_t bytes, bool may_be_fused)
-      : may_be_fused_(may_be_fused),
-        items_left_(bytes / sizeof(std::int32_t)),
-        text_left_(kMostTextForEachByte * bytes) {}
+  Decoder(std::size_t bytes, char version)
+      : version_(version), items_left_(bytes / sizeof(std::int32_t)), text_left_(kMostTextForEachByte * bytes) {}
 
   Plan Decode(const flat::Plan& f) {
     Plan plan;
@@ -292,11 +290,12 @@ class Decoder {
   }
 
   void DecodeFused(const flat::Fused& f, PlanWrite& write) {
-    if (!may_be_fused_) return Wrong("it has version 1, and fused shards");
+    if (version_ < VersionOf(kFusedPlanMagic)) return Wrong("it has version 1, and fused shards");
     FusedTensor& fused = write.fused.emplace();
     fused.name = Text(f.name());
     Each(f.shape(), [&](std::int64_t length) { fused.shape.push_back(length); });
     fused.is_tensor = f.is_tensor();
+    if (f.part() != nullptr) DecodePart(*f.part(), fused);
     Each(f.pieces(), [&](const flat::FusedPiece* piece) {
       write.pieces.push_back({TensorId(piece->tensor()), SetId(piece->set()), piece->begin()});
       Each(piece->strides(), [&](std::int64_t stride) { write.pieces.back().strides.push_back(stride); });
@@ -304,7 +303,15 @@ class Decoder {
     if (write.pieces.empty()) Wrong("a fused shard has no pieces");
   }
 
-  const bool may_be_fused_;
+  void DecodePart(const flat::PartOfOwn& f, FusedTensor& fused) {
+    if (version_ < VersionOf(kPlanMagicOfParts))
+      return Wrong("it has version 2, and parts of the target's own tensors");
+    PartOfOwn& part = fused.part.emplace();
+    Each(f.shape(), [&](std::int64_t length) { part.shape.push_back(length); });
+    Each(f.held(), [&](std::uint32_t set) { part.held.push_back(SetId(set)); });
+  }
+
+  const char version_;
   // The most that the file has room for. Any number of rows may refer to one list or one text, and memory would know no
   // bound.
   std::size_t items_left_;
@@ -326,7 +333,7 @@ llvm::Expected<PlanWithInputs> DecodePlanWithInputs(std::string_view bytes) {
   flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(buffer.data()), buffer.size(), 64,
                                  static_cast<flatbuffers::uoffset_t>(buffer.size() / 4 + 1));
   if (!flat::VerifyPlanBuffer(verifier)) return Corrupt("its tables do not fit together");
-  Decoder decoder(buffer.size(), IsOfFusedPlan(bytes));
+  Decoder decoder(buffer.size(), VersionOf(bytes));
   const flat::Plan& plan = *flat::GetPlan(buffer.data());
   PlanWithInputs decoded{decoder.Decode(plan), std::nullopt};
   if (plan.inputs() != nullptr) decoded.inputs = decoder.Decode(*plan.inputs());

@@ -109,6 +109,10 @@ std::string EntryText(const Plan& plan, const PlanRead& read) {
 std::string EntryText(const Plan& plan, const PlanWrite& write) {
   std::string text = "write " + ShardText(plan.NameOf(write), write.coordinate, write.base, write.spread, write.states);
   if (write.fused) text += fmt::format(", fused [{}]", fmt::join(write.fused->shape, ", "));
+  if (write.fused && write.fused->part) {
+    text += fmt::format(" of [{}]", fmt::join(write.fused->part->shape, ", "));
+    for (const SetId set : write.fused->part->held) text += fmt::format(", held {} {}", set, ToString(plan.set(set)));
+  }
   for (const WrittenPiece& piece : write.pieces) {
     text += fmt::format(", set {} {}", piece.set, ToString(plan.set(piece.set)));
     if (write.fused) text += PlaceText(plan, piece);

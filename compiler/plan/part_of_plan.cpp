@@ -134,6 +134,9 @@ struct PlanCutter::Part {
 
 void PlanCutter::Keep(const PlanWrite& write, Part& part) const {
   part.target.Keep(write.states);
+  if (write.fused && write.fused->part) {
+    for (const SetId set : write.fused->part->held) part.sets.Keep(set);
+  }
   for (const WrittenPiece& piece : write.pieces) {
     part.tensors.Keep(piece.tensor);
     part.sets.Keep(piece.set);
@@ -170,6 +173,9 @@ void PlanCutter::AddTensors(const Part& part, std::span<const std::size_t> write
     for (WrittenPiece& piece : write.pieces) {
       piece.tensor = part.tensors[piece.tensor];
       piece.set = part.sets[piece.set];
+    }
+    if (write.fused && write.fused->part) {
+      for (SetId& set : write.fused->part->held) set = part.sets[set];
     }
     write.states = part.target.NumberOf(write.states);
   }

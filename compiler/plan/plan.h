@@ -86,12 +86,22 @@ struct WrittenPiece {
   auto operator<=>(const WrittenPiece&) const = default;
 };
 
+// The part of a tensor of the target's own that a fused shard is.
+struct PartOfOwn {
+  std::vector<std::int64_t> shape;  // Of the tensor.
+  std::vector<SetId> held;  // Of its elements, increasing; each with the shard's places. No element is in two of them.
+  bool operator==(const PartOfOwn&) const = default;
+};
+
 // A stored tensor that is put together of pieces: of several tensors, or with their elements in another order.
 struct FusedTensor {
   std::string name;                 // In the target's files.
   std::vector<std::int64_t> shape;  // Local. The shard's elements are row-major.
-  bool is_tensor = false;           // It is all of a tensor of the target's own, of which digests are made.
+  bool is_tensor = false;           // It is a tensor of the target's own, of which digests are made, or a part of one.
+  std::optional<PartOfOwn> part = std::nullopt;  // Nothing: it is all of the tensor.
   bool operator==(const FusedTensor&) const = default;
+
+  const std::vector<std::int64_t>& ShapeOfTensor() const { return part ? part->shape : shape; }
 };
 
 struct PlanWrite {

@@ -64,8 +64,13 @@ llvm::Error CheckFused(const Shard& shard, const Plan& plan, const PlanWrite& wr
   return llvm::Error::success();
 }
 
-llvm::Error AddFused(const Shard& shard, PlanDraft& draft, PlanWrite& write) {
+llvm::Error AddFused(const Shard& shard, const OwnPart* part, PlanDraft& draft, PlanWrite& write) {
   write.fused = FusedTensor{shard.tensor, shard.shape, shard.is_tensor};
+  if (part != nullptr) {
+    PartOfOwn& own = write.fused->part.emplace();
+    own.shape = part->shape;
+    for (const ProductSet& piece : IncreasingPieces(part->held)) own.held.push_back(draft.Intern(piece));
+  }
   for (const ShardPiece& piece : shard.pieces) {
     AddPieces(TensorNamed(piece.tensor, draft), piece.set, piece.begin, piece.strides, draft, write);
   }
@@ -78,11 +83,15 @@ llvm::Error AddFused(const Shard& shard, PlanDraft& draft, PlanWrite& write) {
 
 llvm::Error AssignWrites(const TargetFiles& target_files, PlanDraft& draft) {
   draft.plan.writes.reserve(target_files.storage.shards.size());
-  for (const Shard& shard : target_files.storage.shards) {
+  const std::vector<Shard>& shards = target_files.storage.shards;
+  for (std::size_t s = 0; s < shards.size(); ++s) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
+    const Shard& shard = shards[s];
+    const auto part = target_files.own_parts.find(s);
+    const OwnPart* held = part == target_files.own_parts.end() ? nullptr : &part->second;
     PlanWrite write{{}, shard.coordinate, shard.base, shard.spread, shard.states};
     UCP_RETURN_IF_ERROR(shard.pieces.empty() ? AddWhole(shard, target_files.mesh, draft, write)
-                                             : AddFused(shard, draft, write));
+                                             : AddFused(shard, held, draft, write));
     draft.plan.writes.push_back(std::move(write));
   }
   SortBy(draft.plan.writes, [](const PlanWrite& write) { return write.first_tensor(); });

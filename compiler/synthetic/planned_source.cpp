@@ -39,7 +39,7 @@ llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const Compil
   if (!is_whole) source.layout = std::move(sides.target);
   UCP_ASSIGN_OR_RETURN(source.stored_layout, StoredLayoutOf(source));
   UCP_ASSIGN_OR_RETURN(source.checkpoint.training,
-                       MakeSyntheticTraining(to, sides.tensors, GroupsInSpecOrder(*source.bound, sides.tensors), {}));
+                       MakeSyntheticTraining(to, sides.tensors, GroupsInModuleOrder(*source.bound, sides.tensors), {}));
   // As many as there are files of them: a target may want the same number.
   const Mesh& ranks = inventory.mesh;
   source.checkpoint.training.ranks.resize(static_cast<std::size_t>(ranks.Size("pp") * ranks.Size("tp")));

@@ -49,7 +49,7 @@ llvm::Expected<BoundSource> MakeSyntheticSource(ReadableFileSystem& files, const
 
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, TensorsOf(source.layout, DTypeOf(strategy), true));
   UCP_ASSIGN_OR_RETURN(ParameterGroups groups, request.parameters.empty()
-                                                   ? GroupsInSpecOrder(*source.bound, tensors)
+                                                   ? GroupsInModuleOrder(*source.bound, tensors)
                                                    : ReadParameterGroups(files, request.parameters, tensors));
   UCP_ASSIGN_OR_RETURN(source.checkpoint.training, MakeSyntheticTraining(strategy, tensors, groups, request.tied));
   source.checkpoint.training.is_synthetic = true;

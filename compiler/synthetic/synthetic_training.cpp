@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 #include <unordered_set>
 
+#include "compiler/bind/module_order.h"
 #include "compiler/formats/format.h"
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/support/error.h"
@@ -119,29 +119,16 @@ llvm::Expected<ParameterGroups> ReadParameterGroups(ReadableFileSystem& files, c
   return groups;
 }
 
-ParameterGroups GroupsInSpecOrder(const BoundSpec& bound, std::span<const LogicalTensor> tensors) {
+ParameterGroups GroupsInModuleOrder(const BoundSpec& bound, std::span<const LogicalTensor> tensors) {
   std::set<std::string_view> trained;
   for (const LogicalTensor& tensor : tensors) {
     if (IsTrained(tensor)) trained.insert(tensor.name);
   }
-  std::vector<const BoundTensor*> ordered;
-  for (const BoundTensor& tensor : bound.tensors) {
-    if (trained.contains(tensor.name)) ordered.push_back(&tensor);
-  }
-  std::sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) { return a->place < b->place; });
-  // Declarations that follow one another and count something are one block, and its layers follow one another.
-  std::vector<std::tuple<std::size_t, std::int64_t, std::size_t, const BoundTensor*>> keys;
-  std::size_t block = 0;
-  bool was_counted = false;
-  for (const BoundTensor* tensor : ordered) {
-    const bool is_counted = !tensor->counters.empty();
-    if (!is_counted || !was_counted) ++block;
-    was_counted = is_counted;
-    keys.emplace_back(block, is_counted ? tensor->counters.front() : 0, tensor->place, tensor);
-  }
-  std::sort(keys.begin(), keys.end());
   ParameterGroups groups(1);
-  for (const auto& key : keys) groups.front().push_back(std::get<const BoundTensor*>(key)->name);
+  for (const std::size_t t : ModuleOrder(bound)) {
+    const std::string& name = bound.tensors[t].name;
+    if (trained.contains(name)) groups.front().push_back(name);
+  }
   return groups;
 }
 

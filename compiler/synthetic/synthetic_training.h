@@ -25,8 +25,8 @@ using ParameterGroups = std::vector<std::vector<std::string>>;
 llvm::Expected<ParameterGroups> ReadParameterGroups(ReadableFileSystem& files, const std::string& path,
                                                     std::span<const LogicalTensor> tensors);
 
-// Returns one group, in the order of the spec, layer after layer.
-ParameterGroups GroupsInSpecOrder(const BoundSpec& bound, std::span<const LogicalTensor> tensors);
+// Returns one group, in the order of the module.
+ParameterGroups GroupsInModuleOrder(const BoundSpec& bound, std::span<const LogicalTensor> tensors);
 
 // "embed=1" -> {"embed", 1}, for --tied-layer. Fails with kUsage.
 llvm::Expected<TiedLayers> ParseTiedLayers(const std::vector<std::string>& settings);

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
 #include "compiler/bind/between_layouts.h"
+#include "compiler/bind/shard_pieces.h"
 #include "compiler/planner/join.h"
 #include "compiler/planner/planner.h"
 #include "compiler/support/error.h"
@@ -13,6 +15,7 @@
 #include "compiler/trial/families.h"
 #include "compiler/trial/part_positions.h"
 #include "compiler/trial/side.h"
+#include "compiler/trial/small_meshes.h"
 #include "compiler/trial/small_values.h"
 
 namespace ucp {
@@ -28,9 +31,16 @@ std::string FirstError(const DiagnosticSink& sink) {
 // One layout with values, and where each element of the parts is in its tensors.
 struct TriedLayout {
   BoundSpec bound;
-  Layout layout;
+  Layout layout;            // All tensors whole.
+  std::vector<Layout> cut;  // On the small meshes that it fits.
   StoredParts stored;
   std::vector<std::vector<oracle::PartElement>> elements;  // By the layout's tensors.
+};
+
+// How the ranks of one side hold the tensors of a layout.
+struct Held {
+  const TriedLayout& tried;
+  const Layout& layout;
 };
 
 class LayoutsTrial {
@@ -64,6 +74,7 @@ class LayoutsTrial {
     for (std::size_t a = 0; a < layouts.size(); ++a) {
       for (std::size_t b = 0; b < layouts.size(); ++b) {
         if (a != b && report_.failure.empty()) Try(layouts[a], layouts[b], layouts[(b + 1) % layouts.size()]);
+        if (a != b) TryCut(layouts[a], layouts[b]);
       }
     }
   }
@@ -80,7 +91,12 @@ class LayoutsTrial {
       report_.failure = fmt::format("layout `{}`: {}", spec_.layouts[i].name, FirstError(sink));
       return std::nullopt;
     }
-    TriedLayout tried{std::move(*bound), std::move(*layout), std::move(*stored), {}};
+    TriedLayout tried{std::move(*bound), std::move(*layout), {}, std::move(*stored), {}};
+    for (const Mesh& mesh : SmallMeshes(tried.bound.spec)) {
+      std::string why;
+      std::optional<Layout> cut = FitToMesh(tried.bound, mesh, why);
+      if (cut) tried.cut.push_back(std::move(*cut));
+    }
     for (const TensorLayout& tensor : tried.layout.tensors) {
       const auto named = std::ranges::find(tried.bound.tensors, tensor.name, &BoundTensor::name);
       tried.elements.push_back(oracle::PartElementsOf(tried.bound, *named));
@@ -89,13 +105,16 @@ class LayoutsTrial {
   }
 
   // By the first layout: there, and then back or on to a third.
-  void Try(const TriedLayout& from, const TriedLayout& over, const TriedLayout& to) {
-    const Side source = BuildSide(from.layout, {});
-    const Side half_way = Expected(from, over);
+  void Try(const TriedLayout& first, const TriedLayout& second, const TriedLayout& third) {
+    const Held from{first, first.layout};
+    const Held over{second, second.layout};
+    const Held to{third, third.layout};
+    const Side source = BuildSide(first.layout, {});
+    const Side half_way = Expected(first, over, {});
     const std::optional<Memory> there = Convert(from, source, over, half_way, source.memory);
     if (!there) return;
-    Convert(over, half_way, from, Expected(from, from), *there);
-    const Side target = Expected(from, to);
+    Convert(over, half_way, from, Expected(first, from, {}), *there);
+    const Side target = Expected(first, to, {});
     const std::optional<Memory> two_hops = Convert(over, half_way, to, target, *there);
     const std::optional<Memory> one_hop = Convert(from, source, to, target, source.memory);
     if (two_hops && one_hop && *two_hops != *one_hop) {
@@ -104,20 +123,34 @@ class LayoutsTrial {
     }
   }
 
-  // A side of `layout` whose places hold, and are spelled as, the elements of `from` that belong there.
-  static Side Expected(const TriedLayout& from, const TriedLayout& layout) {
+  // Each way in which either is cut has its turn.
+  void TryCut(const TriedLayout& first, const TriedLayout& second) {
+    for (std::size_t i = 0; i < std::max(first.cut.size(), second.cut.size()); ++i) {
+      const Held from{first, first.cut[i % first.cut.size()]};
+      const Held to{second, second.cut[i % second.cut.size()]};
+      const Side source = BuildSide(from.layout, AnyStyle());
+      Convert(from, source, to, Expected(first, to, AnyStyle()), source.memory);
+    }
+  }
+
+  SideStyle AnyStyle() {
+    return {Pick(random_, 0, 1) == 0 ? Storing::kFlat : Storing::kEachTensor, Pick(random_, 1, 3)};
+  }
+
+  // A side whose places hold, and are spelled as, the elements of `from` that belong there.
+  static Side Expected(const TriedLayout& from, const Held& held, const SideStyle& style) {
     std::map<oracle::PartElement, std::int64_t> place_of;
     for (std::size_t t = 0; t < from.elements.size(); ++t) {
       for (std::size_t i = 0; i < from.elements[t].size(); ++i) {
         place_of.emplace(from.elements[t][i], ElementOf(t, static_cast<std::int64_t>(i)));
       }
     }
-    Side side = BuildSide(layout.layout, {});
+    Side side = BuildSide(held.layout, style);
     for (std::vector<std::int64_t>& record : side.memory) {
       for (std::int64_t& element : record) {
         if (element < 0) continue;
         const ElementName name = NameOf(element);
-        const auto& elements = layout.elements[name.tensor];
+        const auto& elements = held.tried.elements[name.tensor];
         const auto found =
             elements.empty() ? place_of.end() : place_of.find(elements[static_cast<std::size_t>(name.index)]);
         element = found == place_of.end() ? -1 : found->second;
@@ -128,7 +161,7 @@ class LayoutsTrial {
   }
 
   // Nothing if it failed.
-  std::optional<Memory> Convert(const TriedLayout& from, const Side& source, const TriedLayout& to, const Side& target,
+  std::optional<Memory> Convert(const Held& from, const Side& source, const Held& to, const Side& target,
                                 const Memory& memory) {
     if (!report_.failure.empty()) return std::nullopt;
     llvm::Expected<Plan> plan = PlanBetweenLayouts(from, source, to, target);
@@ -146,26 +179,25 @@ class LayoutsTrial {
     return std::nullopt;
   }
 
-  static llvm::Expected<Plan> PlanBetweenLayouts(const TriedLayout& from, const Side& source, const TriedLayout& to,
+  static llvm::Expected<Plan> PlanBetweenLayouts(const Held& from, const Side& source, const Held& to,
                                                  const Side& target) {
     DiagnosticSink sink;
-    const auto pieces = FindPiecesBetween({from.bound, from.stored}, {to.bound, to.stored}, sink);
-    if (!pieces) return Fail(ErrorCode::kSpec, "{}", FirstError(sink));
+    const auto common =
+        FindCommonElements({from.tried.bound, from.tried.stored}, {to.tried.bound, to.tried.stored}, sink);
+    if (!common) return Fail(ErrorCode::kSpec, "{}", FirstError(sink));
     TargetFiles files = target.files;
-    for (Shard& shard : files.storage.shards) {
-      const auto found = pieces->find(shard.tensor);
-      if (found == pieces->end()) return Fail(ErrorCode::kSpec, "nothing of `{}` is in the source", shard.tensor);
-      shard.pieces = found->second;
-      shard.is_tensor = true;
-    }
+    UCP_RETURN_IF_ERROR(FillPieces(*common, to.layout, files));
     Side as_stored = source;
     as_stored.layout = from.layout;
     const Inventory inventory = AsInventory(as_stored);
     UCP_ASSIGN_OR_RETURN(const std::vector<LogicalTensor> tensors, JoinTensors(from.layout, inventory));
-    return MakePlan({from.layout, inventory, from.layout, tensors, "trial"}, std::move(files));
+    return MakePlan({from.layout, inventory, from.tried.layout, tensors, "trial"}, std::move(files));
   }
 
-  static const std::string& NameOf(const TriedLayout& layout) { return layout.bound.spec.layout_name; }
+  static std::string NameOf(const Held& held) {
+    const std::string& name = held.tried.bound.spec.layout_name;
+    return held.layout.mesh.axes.empty() ? name : fmt::format("{} at {}", name, ToString(held.layout.mesh));
+  }
   static ElementName NameOf(std::int64_t element) { return ucp::NameOf(element); }
 
   const CheckedSpec& spec_;

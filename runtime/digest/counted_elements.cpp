@@ -34,6 +34,14 @@ std::string StatesOf(const Plan& plan, const PlanWrite& write) {
   return states;
 }
 
+// The sets of a part of a tensor of the target's own, as pieces.
+std::vector<WrittenPiece> HeldOf(const FusedTensor& fused) {
+  std::vector<WrittenPiece> held;
+  if (!fused.part) return held;
+  for (const SetId set : fused.part->held) held.push_back({{}, set, 0, {}});
+  return held;
+}
+
 // How pieces of one tensor stand in a shard, whichever tensor it is.
 using StatesAndPieces = std::pair<std::string, std::vector<WrittenPiece>>;
 
@@ -62,6 +70,10 @@ std::vector<CountedElements::OfTensor> CountedElements::ByTensor() const {
 CountedElements::Parts CountedElements::FirstHeld(const OfTensor& held, EarlierSets& earlier) const {
   const PlanWrite& write = plan_.writes[held.write];
   Parts parts;
+  if (write.fused && write.fused->part) {
+    for (const SetId set : write.fused->part->held) AddFresh(plan_.set(set), {}, earlier, parts);
+    return parts;
+  }
   if (write.fused && write.fused->is_tensor) {  // As a whole, and once.
     ProductSet all = ProductSet::Whole({plan_.LocalElements(write)});
     if (earlier.TakeApart(all).fresh.empty()) return parts;
@@ -71,20 +83,26 @@ CountedElements::Parts CountedElements::FirstHeld(const OfTensor& held, EarlierS
   }
   for (std::size_t p = held.first; p < held.last; ++p) {
     const WrittenPiece& piece = write.pieces[p];
-    SetParts apart = earlier.TakeApart(plan_.set(piece.set));
-    for (ProductSet& fresh : apart.fresh) {
-      if (fresh.real_elements() == 0) continue;
-      const bool is_whole = !write.fused && fresh == ProductSet::Whole(plan_.tensor(held.tensor).logical.shape);
-      Part part{std::move(fresh), piece, {}, is_whole};
-      const PiecePlaces places(part.set, piece);
-      for (std::size_t d : places.order()) {
-        part.geometry.push_back(Intersect(part.set.dims[d], part.set.dims[d]));
-      }
-      earlier.Add(part.set);
-      parts.push_back(std::move(part));
+    const std::size_t first = parts.size();
+    AddFresh(plan_.set(piece.set), piece, earlier, parts);
+    for (std::size_t i = first; i < parts.size(); ++i) {
+      parts[i].is_whole = !write.fused && parts[i].set == ProductSet::Whole(plan_.tensor(held.tensor).logical.shape);
     }
   }
   return parts;
+}
+
+// Adds those elements of `set` that are in no earlier one.
+void CountedElements::AddFresh(const ProductSet& set, const WrittenPiece& piece, EarlierSets& earlier, Parts& parts) {
+  SetParts apart = earlier.TakeApart(set);
+  for (ProductSet& fresh : apart.fresh) {
+    if (fresh.real_elements() == 0) continue;
+    Part part{std::move(fresh), piece, {}, false};
+    const PiecePlaces places(part.set, piece);
+    for (std::size_t d : places.order()) part.geometry.push_back(Intersect(part.set.dims[d], part.set.dims[d]));
+    earlier.Add(part.set);
+    parts.push_back(std::move(part));
+  }
 }
 
 CountedElements::CountedElements(const Plan& plan)
@@ -106,7 +124,7 @@ CountedElements::CountedElements(const Plan& plan)
       for (WrittenPiece& piece : pieces.back().second) piece.tensor = {};
       if (write.fused) pieces.back().first += "fused";
       if (write.fused && write.fused->is_tensor) {
-        pieces.back() = {pieces.back().first + fmt::format(" of {}", plan_.LocalElements(write)), {}};
+        pieces.back() = {pieces.back().first + fmt::format(" of {}", plan_.LocalElements(write)), HeldOf(*write.fused)};
       }
     }
     auto [entry, is_new] = known.try_emplace(std::move(pieces));
@@ -143,7 +161,7 @@ void CountedElements::VisitPart(const Part& part, const TargetRange& range, Coun
   const LexBound low = places.BoundAt(range.begin);
   const LexBound high = places.BoundAt(range.end);
   if (low >= high) return;
-  const ElementStrides logical_strides = RowMajorStrides(plan_.tensor(run.tensor).logical.shape);
+  const ElementStrides logical_strides = RowMajorStrides(subjects_.ShapeOf(run.tensor));
   ForEachBox(part.geometry, low, high, [&](llvm::ArrayRef<const Progression*> box) {
     CountedRun first = run;
     first.local = places.begin();

@@ -59,6 +59,7 @@ class CountedElements {
 
   std::vector<OfTensor> ByTensor() const;
   Parts FirstHeld(const OfTensor& held, EarlierSets& earlier) const;
+  static void AddFresh(const ProductSet& set, const WrittenPiece& piece, EarlierSets& earlier, Parts& parts);
   void VisitPart(const Part& part, const TargetRange& range, CountedRun run,
                  llvm::function_ref<void(const CountedRun&)> visit) const;
 

@@ -33,7 +33,7 @@ const std::string& DigestSubjects::NameOf(TensorId subject) const {
 
 const std::vector<std::int64_t>& DigestSubjects::ShapeOf(TensorId subject) const {
   if (subject.index() < plan_.tensors.size()) return plan_.tensor(subject).logical.shape;
-  return plan_.writes[own_[subject.index() - plan_.tensors.size()]].fused->shape;
+  return plan_.writes[own_[subject.index() - plan_.tensors.size()]].fused->ShapeOfTensor();
 }
 
 TensorId DigestSubjects::TensorOf(TensorId subject) const {

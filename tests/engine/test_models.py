@@ -228,27 +228,6 @@ def test_a_mixture_that_deepspeed_trained(engines: Engines, ucprun: Path, tmp_pa
         assert model.eval()(input_ids=prompt()).logits.float().tolist() == answer["logits"]
 
 
-@pytest.mark.parametrize("strategy", ["deepspeed:tp=2,dp=2,zero=1", "deepspeed:dp=4,zero=3", "deepspeed:tp=2,zero=2"])
-def test_cut_sources(strategy: str, ucprun: Path, tmp_path: Path) -> None:
-    """From the cut files of a job at once, or through whole files that have the job's layout: masters, moments and
-    weights are the same."""
-    spec = ["--spec", "models/llama"]
-    sizes = {"layers": 4, "hidden": 12, "heads": 8, "kv_heads": 4, "ffn": 10, "vocab": 14, "head": 6, "tied": "false"}
-    sets = [word for name, value in sizes.items() for word in ("--set", f"{name}={value}")]
-    command = [ucprun, "synth", "models/llama", tmp_path / "job", "--to", strategy, *sets]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode == 0, result.stderr
-    told(ucprun, tmp_path / "job", tmp_path / "whole", "--to", "safetensors:states=all", *spec, *sets)
-    for layout in ("megatron", "meta"):
-        to = ["--to", f"safetensors:states=all,layout={layout}", *spec, *sets]
-        told(ucprun, tmp_path / "job", tmp_path / f"one_{layout}", *to)
-        told(ucprun, tmp_path / "whole", tmp_path / f"two_{layout}", *to)
-        for file in ("model.safetensors", "optimizer.safetensors"):
-            one, two = (load_file(tmp_path / f"{hops}_{layout}" / file) for hops in ("one", "two"))
-            assert one and any("linear_qkv" in name or "attention.wq" in name for name in one)
-            expect_equal(one, two)
-
-
 def train(folder: Path, frozen: str = "", apart: str = "") -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     """One step of a small Qwen3 MoE; its parameters whose names hold `apart` are a group of their own."""
     model = make_moe(folder.parent / "saved").train()
@@ -318,14 +297,10 @@ def test_refusals(ucprun: Path, tmp_path: Path) -> None:
     assert "`layout=hub` names a layout of a model, and there is no spec that declares one" in said
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub", "--spec", "llama")
     assert "declares no model" in said
-    said = refused(ucprun, folder, out, "--to", "dcp:fsdp=2,layout=meta", *spec)
-    assert "changes the layout, and cuts tensors as well" in said
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=meta", "--set", "layout=who", *spec)
     assert "the model `llama` has the layouts `hf`, `meta` and `megatron`" in said
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=hf", "--set", "layout=meta", *spec)
     assert "missing-tensor" in said
-    said = refused(ucprun, folder, out, "--to", "deepspeed:layout=meta", *spec)
-    assert "has no setting `layout`" in said
 
 
 def test_layouts_without_a_checkpoint(ucprun: Path, tmp_path: Path) -> None:

@@ -31,10 +31,11 @@ class DeepSpeedFormat : public Format {
                      TakesWord("alignment", {"true", "false"}), TakesWord("elastic", {"true", "false"}),
                      TakesNumber("sub_group_size", 1, deepspeed::kMostElements),
                      TakesWord("exclude_frozen", {"true", "false"}), TakesWord("partition", {"parameters", "uniform"}),
-                     TakesWord("expert_tp", {"true", "false"})},
+                     TakesWord("expert_tp", {"true", "false"}), TakesLayout()},
         .help =
             "deepspeed:KEY=VALUE,… for native files: pp, tp, dp, sp, ep, zero, dtype, optimizer, round_robin, "
-            "alignment, elastic, data_before_experts, expert_tp, sub_group_size, exclude_frozen, partition"};
+            "alignment, elastic, data_before_experts, expert_tp, sub_group_size, exclude_frozen, partition, "
+            "layout=NAME (another layout of the spec's model)"};
   }
 
   // A universal folder also holds model-states files; its folder `zero` tells them apart.

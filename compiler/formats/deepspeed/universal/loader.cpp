@@ -64,11 +64,12 @@ StrategyRules LoaderRules() {
   SettingRule engine{"engine", "a version of DeepSpeed, such as 0.18.9",
                      [](std::string_view text) { return ParseVersion(text).has_value(); }};
   return {.settings = {TakesNumber("mp", 1, kMaxRanks), TakesNumber("ep", 1, kMaxRanks),
-                       TakesNumber("dp", 1, kMaxRanks), TakesNumber("zero", 1, 3), std::move(engine)},
+                       TakesNumber("dp", 1, kMaxRanks), TakesNumber("zero", 1, 3), std::move(engine), TakesLayout()},
           .help =
               "universal, universal:mp=N for a target with N model-parallel ranks (default: as many as the source), "
               "universal:ep=N for one whose experts are spread over N ranks, universal:mp=N,ep=N,dp=N for AutoEP "
-              "beside tensor parallelism, universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3"};
+              "beside tensor parallelism, universal:zero=3,engine=VERSION for stage 3 of a DeepSpeed before 0.19.3, "
+              "universal:layout=NAME for another layout of the spec's model"};
 }
 
 llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState& training,

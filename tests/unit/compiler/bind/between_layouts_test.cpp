@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "compiler/bind/bind.h"
+#include "compiler/bind/shard_pieces.h"
 #include "compiler/check/check_spec.h"
 #include "compiler/diagnostics/render.h"
 #include "compiler/parse/parse.h"
@@ -31,14 +32,25 @@ layout part of m { "q" = q "k" = k block "x.{i: n}" { when i < 1 { "y" = x } } }
 
 class BetweenLayoutsTest : public testing::Test {
  protected:
-  std::optional<PiecesOfTensors> Between(const char* from, const char* to) {
+  // Of whole tensors.
+  std::optional<std::map<std::string, std::vector<ShardPiece>>> Between(const char* from, const char* to) {
     const Source source = llvm::cantFail(Source::FromText("model.ucp", kModel));
     DiagnosticSink sink;
     const CheckedSpec spec = *CheckSpec(*ParseSpec(source, sink), source, sink);
     const BoundSpec a = *BindSpec(WithLayout(spec, *FindLayout(spec, from)), {}, {}, sink);
     const BoundSpec b = *BindSpec(WithLayout(spec, *FindLayout(spec, to)), {}, {}, sink);
-    auto pieces = FindPiecesBetween({a, *FindStoredParts(a, sink)}, {b, *FindStoredParts(b, sink)}, sink);
+    const StoredParts stored = *FindStoredParts(b, sink);
+    const auto common = FindCommonElements({a, *FindStoredParts(a, sink)}, {b, stored}, sink);
     messages_ = RenderText(source, sink);
+    if (!common) return std::nullopt;
+    std::map<std::string, std::vector<ShardPiece>> pieces;
+    for (std::size_t t = 0; t < b.tensors.size(); ++t) {
+      std::int64_t runs_left = kMostPieces;
+      const std::string& name = b.tensors[t].name;
+      if (common->contains(name)) {
+        pieces[name] = PiecesOf(common->at(name), ProductSet::Whole(stored.shapes[t]), runs_left);
+      }
+    }
     return pieces;
   }
 

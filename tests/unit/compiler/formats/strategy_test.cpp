@@ -74,7 +74,7 @@ TEST(Strategy, TakesWhatItsFormatTakes) {
       "a strategy of the format `deepspeed` has no setting `zerro` (did you mean `zero`?); it has ";
   const std::string others =
       ", zero, dtype, optimizer, round_robin, data_before_experts, alignment, elastic, sub_group_size, exclude_frozen, "
-      "partition, expert_tp";
+      "partition, expert_tp, layout";
   EXPECT_EQ(testing::FailureOf(ParseStrategy("deepspeed:zerro=1")).message, unknown + "pp, dp, sp, tp, ep" + others);
   EXPECT_EQ(testing::FailureOf(ParseStrategy("deepspeed:zerro=1", StrategyUse::kLayout)).message,
             unknown + "pp, dp, edp, sp, cp, tp, ep, etp, interleave" + others);

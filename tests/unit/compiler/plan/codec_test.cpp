@@ -184,8 +184,8 @@ TEST(CodecTest, TheEnvelopeIsChecked) {
   EXPECT_EQ(Refusal(other),
             "this is not a sound plan file: it does not begin with `UCPPLAN`; make it again with `ucpc plan`");
   other = bytes;
-  other[7] = 3;
-  EXPECT_THAT(Refusal(other), HasSubstr("it has version 3, and this program knows versions 1 and 2"));
+  other[7] = 4;
+  EXPECT_THAT(Refusal(other), HasSubstr("it has version 4, and this program knows versions 1 to 3"));
   EXPECT_THAT(Refusal(bytes + "x"), HasSubstr("bytes follow, and"));
   other = bytes;
   other[16] = static_cast<char>(other[16] ^ 1);
@@ -221,6 +221,20 @@ TEST(CodecTest, FusedShardsAreVersionTwo) {
   EXPECT_EQ(Refusal(bytes),
             "this is not a sound plan file: it has version 1, and fused shards; make it again with `ucpc plan`");
   EXPECT_EQ(llvm::cantFail(HashOfPlan(plan)), ContentHash(Encoded(plan)));
+}
+
+// A program that knows no more than version 2 would take the shard for a whole tensor of the target's own.
+TEST(CodecTest, PartsOfTensorsOfTheTargetAreVersionThree) {
+  Plan plan = FusedPlan();
+  plan.writes[0].fused = FusedTensor{"qkv", {3, 4}, true, PartOfOwn{{6, 4}, {SetId(0), SetId(0)}}};
+  std::string bytes = Encoded(plan);
+  EXPECT_EQ(bytes[7], 3);
+  EXPECT_EQ(llvm::cantFail(DecodePlan(bytes)).writes[0].fused, plan.writes[0].fused);
+  bytes[7] = 2;
+  EXPECT_EQ(
+      Refusal(bytes),
+      "this is not a sound plan file: it has version 2, and parts of the target's own tensors; make it again with "
+      "`ucpc plan`");
 }
 
 TEST(CodecTest, BytesMayStandAnywhereInMemory) {

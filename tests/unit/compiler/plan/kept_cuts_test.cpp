@@ -58,7 +58,7 @@ TEST(KeptCuts, EveryDifferenceCounts) {
       {"place in parts", [](Plan& plan) { plan.reads[1].base = 2; }},
       {"spread", [](Plan& plan) { plan.reads[1].spread = Spread::kEachTensor; }},
       {"strides", [](Plan& plan) { plan.reads[0].strides = {1, 2}; }},
-      {"fused", [](Plan& plan) { plan.writes[0].fused = FusedTensor{"ab", {6}}; }},
+      {"fused", [](Plan& plan) { plan.writes[0].fused.emplace().name = "ab"; }},
       {"scale", [](Plan& plan) { plan.tensors[0].arithmetic.factor.numerator = 2; }},
       {"mean", [](Plan& plan) { plan.tensors[0].arithmetic.terms = 2; }},
   };

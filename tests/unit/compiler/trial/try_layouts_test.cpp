@@ -49,7 +49,28 @@ std::string Product(const Names& factors, const std::string& otherwise) {
 }
 
 // A model of the parts p [a, b, c], q [a, c, d] and r [b, d].
-constexpr const char* kModel = "ucp 1\ndim a\ndim b\ndim c\ndim d\nmodel m {{ p [a, b * c] q [c, d, a] r [b, d] }}\n{}";
+constexpr const char* kModel =
+    "ucp 1\nmesh tp\ndim a\ndim b\ndim c\ndim d\nmodel m {{ p [a, b * c] q [c, d, a] r [b, d] }}\n{}";
+
+// A dimension that the ranks cut, inside of its factors as well.
+std::string Cut(const std::string& dim, Random& random) {
+  switch (Pick(random, 0, 3)) {
+    case 0:
+      return fmt::format("({})@tp(chunk)", dim);
+    case 1:
+      return fmt::format("({})@tp(spread)", dim);
+    case 2:
+      return fmt::format("pad({}, 2 * tp)@tp", dim);
+    default:
+      return dim;
+  }
+}
+
+void CutOne(Names& dims, Random& random) {
+  if (dims.empty()) return;
+  std::string& dim = dims[static_cast<std::size_t>(Pick(random, 0, std::ssize(dims) - 1))];
+  dim = Cut(dim, random);
+}
 
 std::string NameWith(const std::string& name, const Names& counted) {
   std::string text = name;
@@ -59,10 +80,11 @@ std::string NameWith(const std::string& name, const Names& counted) {
 
 std::string Alone(const std::string& part, const Names& factors, Random& random) {
   Names rest = Shuffled(factors, random);
-  const auto counted = static_cast<std::size_t>(Pick(random, 0, 2));
-  const Names names(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(std::min(counted, rest.size())));
+  const Names names(rest.begin(), rest.begin() + Pick(random, 0, std::min<std::int64_t>(2, std::ssize(rest) - 1)));
   rest.erase(rest.begin(), rest.begin() + std::ssize(names));
-  return fmt::format("  \"{}\" = {} [{}]\n", NameWith(part, names), part, fmt::join(DimsOf(rest, random), ", "));
+  Names dims = DimsOf(rest, random);
+  CutOne(dims, random);
+  return fmt::format("  \"{}\" = {} [{}]\n", NameWith(part, names), part, fmt::join(dims, ", "));
 }
 
 // p and q have a and c in common, each of which is counted, a factor around the sum, or another dimension.
@@ -72,11 +94,15 @@ std::string Fused(Random& random) {
   Names other;
   for (const char* factor : {"a", "c"})
     (Pick(random, 0, 2) == 0 ? counted : Pick(random, 0, 1) == 0 ? around : other).push_back(factor);
-  std::string sum = "(p: b + q: d)";
-  if (Pick(random, 0, 1) == 0) sum = "(q: d + p: b)";
+  const bool cuts_terms = Pick(random, 0, 2) == 0;
+  const char* b = cuts_terms ? "b@tp(spread)" : "b";
+  const char* d = cuts_terms ? "d@tp(chunk)" : "d";
+  std::string sum = fmt::format("(p: {} + q: {})", b, d);
+  if (Pick(random, 0, 1) == 0) sum = fmt::format("(q: {} + p: {})", d, b);
   around.insert(around.begin() + Pick(random, 0, std::ssize(around)), sum);
   Names dims = {Product(around, "1")};
   for (const std::string& dim : DimsOf(other, random)) dims.push_back(dim);
+  if (!cuts_terms) CutOne(dims, random);
   return fmt::format("  \"{}\" = [{}]\n", NameWith("pq", counted), fmt::join(Shuffled(dims, random), ", "));
 }
 
@@ -103,7 +129,7 @@ TEST(TryLayoutsTest, RandomLayoutsOfAModelMeetInEveryElement) {
     ASSERT_EQ(report.failure, "");
     conversions += report.conversions;
   }
-  EXPECT_EQ(conversions, 150 * 3 * 2 * 4);
+  EXPECT_EQ(conversions, 150 * 3 * 2 * (4 + 4));  // Four whole ones for each pair, and one for each of four meshes.
 }
 
 TEST(TryLayoutsTest, ALayoutThatLacksElementsIsNamed) {

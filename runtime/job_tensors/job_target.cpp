@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "compiler/describe/other_layout.h"
 #include "compiler/planner/join.h"
 #include "compiler/support/error.h"
 
@@ -25,23 +26,48 @@ llvm::Error JobTarget::CheckAllHeld(const Layout& layout, std::span<const Logica
               extra.front(), extra.size() == 1 ? "" : fmt::format(" and {} more", extra.size() - 1));
 }
 
-llvm::Expected<Sides> JobTarget::Meet(BoundSource source) {
-  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
-  UCP_RETURN_IF_ERROR(MatchJobTensors(source.layout, tensors, held_));
+llvm::Error JobTarget::LayOutHeld(const Layout& layout, std::span<const LogicalTensor> tensors) {
+  UCP_RETURN_IF_ERROR(MatchJobTensors(layout, tensors, held_));
   not_loaded_ = FindNotLoaded(tensors, held_);
-  if (all_tensors_) UCP_RETURN_IF_ERROR(CheckAllHeld(source.layout, tensors));
+  if (all_tensors_) UCP_RETURN_IF_ERROR(CheckAllHeld(layout, tensors));
   UCP_ASSIGN_OR_RETURN(laid_out_, LayOutJobTensors(held_, parts_));
   laid_out_.files.remarks = CastRemarks(tensors, held_);
+  return llvm::Error::success();
+}
+
+llvm::Expected<Sides> JobTarget::Meet(BoundSource source) {
+  UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
+  if (!layout_.empty()) return MeetInLayout(std::move(source), std::move(tensors));
+  UCP_RETURN_IF_ERROR(LayOutHeld(source.layout, tensors));
   // Most loads leave nothing of the source out.
   const bool is_all_held =
       not_loaded_.empty() && source.layout.dropped.empty() && source.layout.tensors.size() == tensors.size();
   if (!is_all_held) {
-    source = KeepHeld(held_, std::move(source));
+    source = KeepStates(HeldStates(held_), std::move(source));
     UCP_ASSIGN_OR_RETURN(tensors, JoinTensors(source.layout, source.checkpoint.inventory));
   }
   return Sides{std::move(source), std::move(laid_out_.layout), std::move(tensors)};
 }
 
-llvm::Expected<TargetFiles> JobTarget::LayOut(const Sides& /*sides*/) { return std::move(laid_out_.files); }
+llvm::Expected<Sides> JobTarget::MeetInLayout(BoundSource source, std::vector<LogicalTensor> tensors) {
+  std::vector<std::string> remarks;
+  UCP_ASSIGN_OR_RETURN(OtherLayout other, SeeInLayout(source, tensors, layout_, std::nullopt, remarks));
+  UCP_RETURN_IF_ERROR(LayOutHeld(other.layout, other.tensors));
+  remarks.insert(remarks.end(), laid_out_.files.remarks.begin(), laid_out_.files.remarks.end());
+  laid_out_.files.remarks = std::move(remarks);
+  if (!not_loaded_.empty() || source.layout.tensors.size() != tensors.size()) {
+    UCP_ASSIGN_OR_RETURN(const StatesOfTensors wanted, SourceStates(HeldStates(held_), other));
+    source = KeepStates(wanted, std::move(source));
+    UCP_ASSIGN_OR_RETURN(tensors, JoinTensors(source.layout, source.checkpoint.inventory));
+  }
+  other.layout = std::move(laid_out_.layout);
+  UCP_ASSIGN_OR_RETURN(Layout whole, AtomicLayout(source.layout));
+  return Sides{std::move(source), std::move(whole), std::move(tensors), std::move(other)};
+}
+
+llvm::Expected<TargetFiles> JobTarget::LayOut(const Sides& sides) {
+  if (sides.other) UCP_RETURN_IF_ERROR(FillPieces(*sides.other, laid_out_.files));
+  return std::move(laid_out_.files);
+}
 
 }  // namespace ucp

@@ -22,15 +22,6 @@ const LogicalTensor* FindTensor(std::span<const LogicalTensor> tensors, const st
   return found != tensors.end() && found->name == name ? &*found : nullptr;
 }
 
-// The states of each tensor that somebody holds.
-std::map<std::string, std::set<std::string>> HeldStates(std::span<const JobTensorsOfRank> ranks) {
-  std::map<std::string, std::set<std::string>> states;
-  for (const JobTensorsOfRank& held_by_rank : ranks) {
-    for (const JobTensor& held : held_by_rank) states[held.tensor].insert(held.state);
-  }
-  return states;
-}
-
 class Matcher {
  public:
   Matcher(const Layout& layout, std::span<const LogicalTensor> tensors, std::span<JobTensorsOfRank> ranks)
@@ -110,6 +101,14 @@ llvm::Error MatchJobTensors(const Layout& layout, std::span<const LogicalTensor>
   return Matcher(layout, tensors, ranks).Run();
 }
 
+StatesOfTensors HeldStates(std::span<const JobTensorsOfRank> ranks) {
+  StatesOfTensors states;
+  for (const JobTensorsOfRank& held_by_rank : ranks) {
+    for (const JobTensor& held : held_by_rank) states[held.tensor].insert(held.state);
+  }
+  return states;
+}
+
 std::vector<NotLoaded> FindNotLoaded(std::span<const LogicalTensor> tensors, std::span<const JobTensorsOfRank> ranks) {
   const auto held_states = HeldStates(ranks);
   std::vector<NotLoaded> not_loaded;
@@ -150,8 +149,29 @@ std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std
   return remarks;
 }
 
-BoundSource KeepHeld(std::span<const JobTensorsOfRank> ranks, BoundSource source) {
-  auto wanted = HeldStates(ranks);
+llvm::Expected<StatesOfTensors> SourceStates(const StatesOfTensors& held, const OtherLayout& other) {
+  static const std::set<std::string> kNothing;
+  std::map<std::string, std::pair<std::string, const std::set<std::string>*>> first_of;  // Of the other layout.
+  StatesOfTensors wanted;
+  for (const auto& [tensor, elements] : other.common) {
+    const auto found = held.find(tensor);
+    const std::set<std::string>& states = found == held.end() ? kNothing : found->second;
+    for (const CommonElements& some : elements) {
+      const auto [first, is_new] = first_of.try_emplace(some.source, tensor, &states);
+      if (!is_new && *first->second.second != states) {
+        return Fail(ErrorCode::kUnsupported,
+                    "`{}` of the checkpoint goes into `{}` and into `{}`, and ranks fill [{}] of the one and [{}] of "
+                    "the other; fill the same of both, or load without a layout",
+                    some.source, first->second.first, tensor, fmt::join(*first->second.second, ", "),
+                    fmt::join(states, ", "));
+      }
+      if (!states.empty()) wanted[some.source] = states;
+    }
+  }
+  return wanted;
+}
+
+BoundSource KeepStates(StatesOfTensors wanted, BoundSource source) {
   for (auto& [tensor, states] : wanted) {
     // Either needs the other: to be made from, or to be compared with.
     if (states.contains(kMasterState) || states.contains(kWeightState)) states.insert({kMasterState, kWeightState});

@@ -3,12 +3,14 @@
 
 #include <llvm/Support/Error.h>
 
+#include <map>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "compiler/describe/bound_source.h"
+#include "compiler/describe/other_layout.h"
 #include "compiler/layout/target.h"
 #include "runtime/job_tensors/job_tensors.h"
 
@@ -34,8 +36,19 @@ std::set<std::string> KeptTensors(const Layout& layout, std::span<const std::str
 // Sentences about states that ranks hold in another dtype than the source. Call after MatchJobTensors().
 std::vector<std::string> CastRemarks(std::span<const LogicalTensor> tensors, std::span<const JobTensorsOfRank> ranks);
 
-// Returns the source without the parts that no rank holds: tensors of its layouts, and shards and states of its
-// inventory. Weights stay beside their masters, to be compared with them.
-BoundSource KeepHeld(std::span<const JobTensorsOfRank> ranks, BoundSource source);
+// States by the names of tensors.
+using StatesOfTensors = std::map<std::string, std::set<std::string>>;
+
+// Returns those that somebody holds.
+StatesOfTensors HeldStates(std::span<const JobTensorsOfRank> ranks);
+
+// Returns the states of the source that the tensors of another layout are put together of, where these states of them
+// are held. Fails with kUnsupported where states of a source's tensor go into some of its tensors of the other layout
+// alone.
+llvm::Expected<StatesOfTensors> SourceStates(const StatesOfTensors& held, const OtherLayout& other);
+
+// Returns the source with these states alone: in the tensors of its layouts, and in the shards of its inventory.
+// Weights stay beside their masters, to be compared with them.
+BoundSource KeepStates(StatesOfTensors wanted, BoundSource source);
 
 }  // namespace ucp

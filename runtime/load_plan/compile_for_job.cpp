@@ -24,6 +24,7 @@ std::string TextOf(const JobLoadRequest& request) {
   if (request.replicas == ReplicaPolicy::kCompare) more.emplace_back("copies compared");
   if (!request.all_tensors) more.emplace_back("a part of it being enough");
   if (request.parts == JobTensorParts::kSome) more.emplace_back("parts of tensors being enough");
+  if (!request.layout.empty()) more.push_back(fmt::format("in the layout `{}`", request.layout));
   return RequestText(request.source, "", more);
 }
 
@@ -79,7 +80,7 @@ std::optional<double> CommonStep(const TrainingState& training) {
 
 llvm::Expected<CompiledForJob> CompileAtFirstRank(const SeenFiles& seen, const JobLoadRequest& request,
                                                   JobTensorsOfAll all, BoundSource source) {
-  JobTarget target(std::move(all.held), request.all_tensors, all.kept, request.parts);
+  JobTarget target(std::move(all.held), request.all_tensors, all.kept, request.parts, request.layout);
   CompiledForJob held;
   held.step = CommonStep(source.checkpoint.training);
   UCP_ASSIGN_OR_RETURN(Compiled compiled, CompileInto(target, std::move(source),

@@ -22,6 +22,7 @@ struct JobLoadRequest {
   // Tensors that this rank also has, and leaves as they are: with `all_tensors`, that nobody fills them is not an
   // error.
   std::vector<std::string> kept = {};
+  std::string layout = {};  // Of the source's model, which the held tensors have; empty: the source's own.
   JobTensorParts parts = JobTensorParts::kAll;  // Whether ranks that hold only parts of a tensor are refused.
 };
 

@@ -90,8 +90,9 @@ llvm::Expected<JobTensor> FromPython(const JobTensorFromPython& from) {
 
 JobLoadPlan CompileForJobFromPython(const SourceTexts& source, const std::vector<JobTensorFromPython>& held,
                                     bool all_tensors, const std::vector<std::string>& kept, bool compare,
-                                    PythonRanks* ranks, unsigned threads, bool parts, const nb::bytes& folder) {
-  JobLoadRequest request{{}, PolicyOf(compare), all_tensors, threads, kept};
+                                    PythonRanks* ranks, unsigned threads, bool parts, const nb::bytes& folder,
+                                    const std::string& layout) {
+  JobLoadRequest request{{}, PolicyOf(compare), all_tensors, threads, kept, layout};
   if (parts) request.parts = JobTensorParts::kSome;
   JobTensorsOfRank mine;
   auto convert = [&]() -> llvm::Error {
@@ -299,7 +300,7 @@ void AddLoad(nb::module_& module) {
              nb::arg("ranks").none(), nb::arg("opens"), nb::arg("check"), nb::arg("threads"));
   module.def("compile_held", &CompileForJobFromPython, nb::arg("source"), nb::arg("held"), nb::arg("all_tensors"),
              nb::arg("kept"), nb::arg("compare"), nb::arg("ranks").none(), nb::arg("threads"), nb::arg("parts") = false,
-             nb::arg("folder") = nb::bytes("", 0));
+             nb::arg("folder") = nb::bytes("", 0), nb::arg("layout") = "");
   module.def("load", &LoadForPython, nb::arg("plan"), nb::arg("memory"), nb::arg("threads"), nb::arg("memory_bytes"),
              nb::arg("check"), nb::arg("ranks").none(), nb::arg("devices") = std::map<std::size_t, std::string>(),
              nb::arg("device_memory_bytes") = LoadOptions().device_memory_bytes);

@@ -68,6 +68,7 @@ def load_into(
     trust_ties: bool = False,
     group: object = None,
     spec: Path | None = None,
+    layout: str | None = None,
     sets: Settings = (),
     config: Path | None = None,
     unused: Mapping[str, str | int] | None = None,
@@ -86,7 +87,8 @@ def load_into(
     With `optimizer`, its states are also filled. Names are those of the checkpoint. Each tensor is filled or refused;
     `keep` names those that stay as they are ("NAME", or "NAME/STATE" of the optimizer, or patterns). With `strict`, the
     checkpoint may not hold tensors that nobody has a place for. With `trust_ties`, a parameter that is shared here, and
-    has two tensors in the checkpoint, is filled with the one of its first name.
+    has two tensors in the checkpoint, is filled with the one of its first name. With `layout`, the target's names and
+    shapes are those of this layout of the spec's model, and the checkpoint's those of another.
 
     Nothing is read before all ranks know that everything fits. After an error later than that, the tensors hold
     anything.
@@ -109,6 +111,7 @@ def load_into(
                 prefer_rank=prefer_rank,
             )
             work = Work(thread_count(threads), byte_count(memory), byte_count(device_memory, "device_memory"))
+            of_job = _arguments.text("layout", layout, "the name of a layout") if layout is not None else ""
             strict, verify = _arguments.flag("strict", strict), _arguments.flag("verify", verify)
             places.trusts_ties = _arguments.flag("trust_ties", trust_ties)
             places.keep(_arguments.texts("keep", keep, "a name or several"))
@@ -121,7 +124,7 @@ def load_into(
         ranks = _group_of(places, group)
         agree(ranks, problem)
         own_folder = b"" if _own_folder is None else _arguments.path("path", _own_folder)
-        return _fill(places, made, source, strict, verify, work, ranks, own_folder)
+        return _fill(places, made, source, strict, verify, work, ranks, own_folder, of_job)
     except BaseException:
         if made is not None:
             made.forget()
@@ -137,6 +140,7 @@ def _fill(
     work: Work,
     ranks: Group | None,
     own_folder: bytes,
+    layout: str,
 ) -> Filled:
     problem = None
     in_group = ranks.ranks if ranks is not None else None
@@ -144,7 +148,7 @@ def _fill(
     with ranks or nullcontext():
         is_checked = strict and not places.trusts_ties  # Else refuse_left() looks, which knows of second names.
         how = (is_checked, places.kept_names, verify, in_group, work.threads)
-        plan = _ucp.compile_held(source, held, *how, folder=own_folder)
+        plan = _ucp.compile_held(source, held, *how, folder=own_folder, layout=layout)
         try:
             places.refuse_untied(plan.not_loaded)
             if strict:

@@ -242,8 +242,10 @@ def compile_held(
     threads: int,
     parts: bool = ...,
     folder: bytes = ...,
+    layout: str = ...,
 ) -> JobLoadPlan:
-    """`parts`: the ranks together may hold a part of a tensor. `folder`: where this rank reads, if not where rank 0."""
+    """`parts`: the ranks together may hold a part of a tensor. `folder`: where this rank reads, if not where rank 0.
+    `layout`: of the source's model, which the held tensors have."""
     ...
 
 def load(

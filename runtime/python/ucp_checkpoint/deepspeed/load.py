@@ -20,7 +20,7 @@ import deepspeed
 import torch
 from deepspeed import comm as dist
 
-from .. import Error, _ucp
+from .. import Error, _arguments, _ucp
 from .._ranks import Group
 from .._source import Settings, source_from
 from .._work import byte_count, thread_count
@@ -51,6 +51,7 @@ def load_checkpoint(
     custom_load_fn: Any = None,
     *,
     spec: str | os.PathLike[str] | None = None,
+    layout: str | None = None,
     sets: Settings = (),
     config: str | os.PathLike[str] | None = None,
     unused: Mapping[str, str | int] | None = None,
@@ -62,9 +63,10 @@ def load_checkpoint(
 ) -> tuple[str, dict[str, Any]]:
     """Loads a checkpoint of any topology and ZeRO stage into a running engine; all its ranks call it.
 
-    Arguments and what is returned are those of `engine.load_checkpoint`; the further ones those of `ucp.load`. With
-    `verify` all bytes are read and checked before the first is written to the engine. A dict that is given as `report`
-    is filled. Raises LoadError on every rank; before the first tensor is overwritten nothing is lost.
+    Arguments and what is returned are those of `engine.load_checkpoint`; the further ones those of `ucp.load`.
+    `layout` is that of the engine's model, where the checkpoint has another layout of the spec's model. With `verify`
+    all bytes are read and checked before the first is written to the engine. A dict that is given as `report` is
+    filled. Raises LoadError on every rank; before the first tensor is overwritten nothing is lost.
     """
     wanted = Wanted(load_module_strict, load_optimizer_states, load_lr_scheduler_states, load_module_only)
     folder = str(Path(load_dir) / tag) if tag else str(load_dir)
@@ -74,6 +76,8 @@ def load_checkpoint(
         with phase(group) as outcome:
             check_version()
             strategy = strategy_of(engine)
+            if layout is not None:
+                strategy += f",layout={_arguments.text('layout', layout, 'the name of a layout')}"
             outcome.asked = f"{folder}, {wanted}, verify={verify}, {strategy}"
             source = source_from(folder, spec=spec, sets=sets, config=config, unused=unused, prefer_rank=prefer_rank)
             how = thread_count(threads), byte_count(memory), verify

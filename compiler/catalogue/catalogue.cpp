@@ -29,24 +29,31 @@ fs::path CatalogueFolder() {
 }
 
 // "llama", or "models/llama": those with several layouts stand in a folder of their own.
+constexpr std::string_view kModels = "models/";
+
 bool IsName(std::string_view text) {
-  constexpr std::string_view kModels = "models/";
   if (text.starts_with(kModels)) text.remove_prefix(kModels.size());
   return text.find('/') == std::string_view::npos;
 }
 
-}  // namespace
-
-std::vector<std::string> CatalogueNames() {
+// Sorted, each behind `prefix`, which is also the folder.
+std::vector<std::string> NamesIn(std::string_view prefix) {
   std::vector<std::string> names;
   std::error_code error;
   const fs::directory_iterator end;
-  for (fs::directory_iterator entry(CatalogueFolder(), error); !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() == ".ucp") names.push_back(entry->path().stem().string());
+  for (fs::directory_iterator entry(CatalogueFolder() / prefix, error); !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() == ".ucp") names.push_back(std::string(prefix) + entry->path().stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;
 }
+
+}  // namespace
+
+std::vector<std::string> CatalogueNames() { return NamesIn(""); }
+
+std::vector<std::string> ModelNames() { return NamesIn(kModels); }
 
 std::string SpecOfCatalogue(const std::string& name) { return (CatalogueFolder() / (name + ".ucp")).string(); }
 

@@ -11,6 +11,9 @@ namespace ucp {
 // Names without `.ucp`, sorted. It is empty if the folder is not where an installation or a build has it.
 std::vector<std::string> CatalogueNames();
 
+// Returns those that declare a model with several layouts: "models/llama".
+std::vector<std::string> ModelNames();
+
 // Returns the path of one of them.
 std::string SpecOfCatalogue(const std::string& name);
 

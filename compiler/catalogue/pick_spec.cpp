@@ -49,6 +49,17 @@ std::unordered_set<std::string> SkeletonsOf(const CheckedSpec& spec) {
   return skeletons;
 }
 
+// A tensor that no pattern can have printed.
+std::optional<std::string_view> Unmatched(const CheckedSpec& spec, const Inventory& inventory,
+                                          const SourceNames& names) {
+  const std::unordered_set<std::string> printed = SkeletonsOf(spec);
+  for (const auto& [skeleton, tensor] : names.by_skeleton) {
+    const bool is_second_name = inventory.aliases.contains(std::string(tensor));
+    if (!is_second_name && !printed.contains(skeleton)) return tensor;
+  }
+  return std::nullopt;
+}
+
 std::string FirstError(const DiagnosticSink& sink) {
   for (const Diagnostic& diagnostic : sink.Sorted()) {
     if (diagnostic.severity() == Severity::kError) return diagnostic.message;
@@ -81,11 +92,8 @@ llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory,
   const std::string path = SpecOfCatalogue(name);
   UCP_ASSIGN_OR_RETURN(OpenedSpec session, OpenSpec(path));
   if (!session->checked) return Attempt{std::nullopt, FirstError(session->sink)};
-  std::unordered_set<std::string> printed = SkeletonsOf(*session->checked);
-  for (const auto& [skeleton, tensor] : names.by_skeleton) {
-    bool second_name = inventory.aliases.contains(std::string(tensor));
-    if (second_name || printed.contains(skeleton)) continue;
-    return Attempt{std::nullopt, fmt::format("no pattern matches the tensor `{}`", tensor)};
+  if (const auto unmatched = Unmatched(*session->checked, inventory, names)) {
+    return Attempt{std::nullopt, fmt::format("no pattern matches the tensor `{}`", *unmatched)};
   }
   std::optional<BoundSpec> bound = BindSpec(*session->checked, inventory, set, session->sink);
   std::optional<Layout> layout;
@@ -98,6 +106,22 @@ llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory,
   return Attempt{
       PickedSpec{name, {}, "", std::move(session), std::move(*bound), std::move(*layout), std::move(*target)}, "",
       true};
+}
+
+// Why no layout of the model fits the checkpoint; of one that fits, nothing.
+std::optional<Rejected> TryModel(const std::string& name, const CheckedSpec& spec, const Inventory& inventory,
+                                 const SourceNames& names, const Settings& set) {
+  Rejected rejected{name, "", false};
+  for (std::size_t i = 0; i < spec.layouts.size(); ++i) {
+    const CheckedSpec in_layout = WithLayout(spec, i);
+    const auto unmatched = Unmatched(in_layout, inventory, names);
+    DiagnosticSink sink;
+    if (!unmatched && BindSpec(in_layout, inventory, set, sink)) return std::nullopt;
+    if (!rejected.reason.empty() && (unmatched || rejected.has_names)) continue;
+    rejected.has_names = !unmatched;
+    rejected.reason = unmatched ? fmt::format("no pattern matches the tensor `{}`", *unmatched) : FirstError(sink);
+  }
+  return rejected;
 }
 
 // "`llama`, `mistral` and 5 more: nothing says how large …; `gpt`: …; 24 others do not fit". Those
@@ -178,6 +202,39 @@ llvm::Expected<PickedSpec> PickSpec(const std::vector<std::string>& names, const
   picked->why = Why(*picked, same, inventory);
   picked->same = std::move(same);
   return std::move(*picked);
+}
+
+llvm::Expected<std::string> PickModel(const Inventory& described, const Settings& set, const std::string& layout) {
+  std::optional<Inventory> whole;
+  const Inventory& inventory = SeenBySpecs(described, whole);
+  const SourceNames source_names(inventory);
+  std::string picked;
+  std::vector<Rejected> rejected;
+  std::vector<std::string> lacking;
+  for (const std::string& name : ModelNames()) {
+    UCP_ASSIGN_OR_RETURN(const OpenedSpec session, OpenSpec(SpecOfCatalogue(name)));
+    if (!session->checked) continue;
+    std::optional<Rejected> why = TryModel(name, *session->checked, inventory, source_names, set);
+    if (why) {
+      rejected.push_back(std::move(*why));
+    } else if (!FindLayout(*session->checked, layout)) {
+      lacking.push_back(fmt::format("the model `{}` of the catalogue fits, and has the layouts {}", name,
+                                    NamesOfLayouts(*session->checked)));
+    } else if (picked.empty()) {
+      picked = name;
+    } else {
+      return Fail(ErrorCode::kUsage,
+                  "the models `{}` and `{}` of the catalogue both fit, and have a layout `{}`; say which one with {}",
+                  picked, name, layout, OptionName(UserOption::kSpec));
+    }
+  }
+  if (!picked.empty()) return picked;
+  if (lacking.empty()) {
+    lacking.push_back(rejected.empty() ? "the catalogue has no models"
+                                       : "no model of the catalogue fits: " + Reasons(rejected, inventory));
+  }
+  return Fail(ErrorCode::kUsage, "`layout={}` names a layout of a model, and {}; name a spec that declares one with {}",
+              layout, fmt::join(lacking, "; "), OptionName(UserOption::kSpec));
 }
 
 }  // namespace ucp

@@ -35,4 +35,8 @@ struct PickedSpec {
 llvm::Expected<PickedSpec> PickSpec(const std::vector<std::string>& names, const Inventory& inventory,
                                     const Settings& set, std::int64_t cut_over);
 
+// Returns the name of the model of the catalogue that has a layout `layout`, and another or the same that fits the
+// checkpoint. Fails with kUsage if there is none, with the first reasons of those that come nearest, or if several fit.
+llvm::Expected<std::string> PickModel(const Inventory& inventory, const Settings& set, const std::string& layout);
+
 }  // namespace ucp

@@ -7,6 +7,7 @@
 #include "compiler/catalogue/find_strategy.h"
 #include "compiler/compile/carried_tensors.h"
 #include "compiler/compile/format_target.h"
+#include "compiler/describe/choose_layout.h"
 #include "compiler/plan/codec.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
@@ -20,13 +21,16 @@ using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Without a spec, the strategy is not a name that only a spec knows.
-llvm::Expected<SourceRequest> WithTargetRanks(const CompileRequest& request) {
+// Where no spec is named, the catalogue is asked for one that serves the target's ranks and layout. The strategy is
+// then not a name that only a spec knows.
+llvm::Expected<SourceRequest> WithTarget(const CompileRequest& request) {
   SourceRequest source = request.source;
   if (!source.spec.empty()) return source;
   UCP_ASSIGN_OR_RETURN(const Strategy strategy, ParseStrategy(request.target));
   auto ranks = strategy.options.find("tp");
   if (ranks != strategy.options.end()) source.cut_over = ParseCount(ranks->second, 1, 1 << 20).value_or(0);
+  auto layout = strategy.options.find(kLayoutSetting);
+  if (layout != strategy.options.end()) source.to_layout = layout->second;
   return source;
 }
 
@@ -120,7 +124,7 @@ llvm::Expected<Compiled> Compile(ReadableFileSystem& files, const CompileRequest
 
 llvm::Expected<Compiled> CompileDescribed(ReadableFileSystem& files, const CompileRequest& request,
                                           Described described) {
-  UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTargetRanks(request));
+  UCP_ASSIGN_OR_RETURN(const SourceRequest source_request, WithTarget(request));
   UCP_ASSIGN_OR_RETURN(BoundSource source, BindCheckpoint(files, source_request, std::move(described)));
   return CompileBound(files, request, std::move(source));
 }

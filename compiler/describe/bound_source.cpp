@@ -1,10 +1,13 @@
 #include "compiler/describe/bound_source.h"
 
+#include <fmt/format.h>
+
 #include "compiler/bind/ambiguous_branches.h"
 #include "compiler/bind/compare_with_metadata.h"
 #include "compiler/bind/unmatched_patterns.h"
 #include "compiler/catalogue/catalogue.h"
 #include "compiler/catalogue/config_file.h"
+#include "compiler/catalogue/pick_spec.h"
 #include "compiler/describe/choose_layout.h"
 #include "compiler/describe/drop_states.h"
 #include "compiler/describe/loose_state_names.h"
@@ -77,8 +80,23 @@ llvm::Error LayOutBySpec(const SourceRequest& request, BoundSource& phase) {
   return llvm::Error::success();
 }
 
+// By the model of the catalogue that fits, and has the target's layout.
+llvm::Error LayOutByModel(SourceRequest request, BoundSource& phase) {
+  Inventory& inventory = phase.checkpoint.inventory;
+  Settings set = request.set;
+  set.erase(kLayoutSetting);
+  UCP_ASSIGN_OR_RETURN(request.spec, PickModel(inventory, set, request.to_layout));
+  inventory.remarks.push_back(fmt::format("the model `{}` of the catalogue fits; {} would outrank it", request.spec,
+                                          OptionName(UserOption::kSpec)));
+  return LayOutBySpec(request, phase);
+}
+
 llvm::Error LayOut(ReadableFileSystem& files, const SourceRequest& request, BoundSource& phase) {
   Inventory& inventory = phase.checkpoint.inventory;
+  if (request.spec.empty() && !request.to_layout.empty()) {
+    UCP_RETURN_IF_ERROR(AddConfigOf(files, request, phase.folder, inventory.facts));
+    return LayOutByModel(request, phase);
+  }
   const bool is_whole = request.spec.empty() && inventory.mesh.Size("tp") == 1;
   if (is_whole && request.cut_over <= 1) return LayOutWhole(request, phase);
   UCP_RETURN_IF_ERROR(AddConfigOf(files, request, phase.folder, inventory.facts));

@@ -33,6 +33,7 @@ struct SourceRequest {
   // Where a plan is made again, the spec and the configurations as they were. Texts in it are not read from a disk.
   const PlanInputs* given = nullptr;
   std::int64_t cut_over = 0;    // Over how many tensor-parallel ranks a target is to be cut; 0: it has none.
+  std::string to_layout = {};   // Of the source's model: the target's; empty: it names none.
   unsigned threads = 1;         // That may read headers at the same time.
   PhaseClock* clock = nullptr;  // Told of the phases `describe` and `bind`; may be null.
   // Receives the spec once it is open, with its diagnostics, also if a later step fails; may be null.

@@ -169,7 +169,9 @@ llvm::Expected<JobLoadPlan> CompileForJob(ReadableFileSystem& files, const JobLo
   auto compile = [&](ReadableFileSystem& shared) -> llvm::Error {
     UCP_RETURN_IF_ERROR(CheckIsWhole(shared, request.source.path));
     SeenFiles seen(shared);
-    UCP_ASSIGN_OR_RETURN(BoundSource source, DescribeAndBind(seen, request.source));
+    SourceRequest described = request.source;
+    described.to_layout = request.layout;
+    UCP_ASSIGN_OR_RETURN(BoundSource source, DescribeAndBind(seen, described));
     JobTensorsOfAll all = {{mine}, request.kept};
     if (ranks.size() > 1) {
       UCP_ASSIGN_OR_RETURN(all, DecodeAll(encoded));

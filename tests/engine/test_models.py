@@ -286,6 +286,16 @@ def test_what_cannot_come_together(ucprun: Path, tmp_path: Path) -> None:
         assert "self_attn.k_proj.weight" in said and "self_attn.q_proj.weight" in said
 
 
+def test_the_catalogue_knows_the_model(ucprun: Path, tmp_path: Path) -> None:
+    """Without `--spec`: its names and shapes say which model it is."""
+    rules = rules_of("mixtral")
+    folder = write_model(tmp_path / "memory", as_tensors(rules.stored("memory")), MIXTRAL)
+    said = told(ucprun, folder, tmp_path / "hub", "--to", "safetensors:layout=hub")
+    assert "the model `models/mixtral` of the catalogue fits" in said
+    assert "the checkpoint has the layout `memory` of the model `mixtral`" in said
+    expect_equal(load_file(tmp_path / "hub" / "model.safetensors"), as_tensors(rules.stored("hub")))
+
+
 def test_refusals(ucprun: Path, tmp_path: Path) -> None:
     """Each names what it wants, and writes nothing."""
     folder = write_model(tmp_path / "hf", as_tensors(rules_of("llama").stored("hf")), LLAMA)
@@ -294,7 +304,12 @@ def test_refusals(ucprun: Path, tmp_path: Path) -> None:
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub", *spec)
     assert "the model `llama` has no layout `hub`; it has `hf`, `meta` and `megatron`" in said
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub")
-    assert "`layout=hub` names a layout of a model, and there is no spec that declares one" in said
+    assert "the model `models/llama` of the catalogue fits, and has the layouts `hf`, `meta` and `megatron`" in said
+    (tmp_path / "other").mkdir()
+    save_file({"other": torch.zeros(3)}, tmp_path / "other" / "model.safetensors")
+    said = refused(ucprun, tmp_path / "other", out, "--to", "safetensors:layout=hub")
+    assert "`layout=hub` names a layout of a model, and no model of the catalogue fits" in said
+    assert "no pattern matches the tensor `other`" in said
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub", "--spec", "llama")
     assert "declares no model" in said
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=meta", "--set", "layout=who", *spec)

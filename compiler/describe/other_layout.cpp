@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "compiler/bind/module_order.h"
+#include "compiler/bind/moved_elements.h"
 #include "compiler/bind/shard_pieces.h"
 #include "compiler/describe/choose_layout.h"
 #include "compiler/support/error.h"
@@ -97,6 +98,7 @@ class Seeing {
     if (!lowered || !from || !to) return SpecErrors(*source_.spec);
     auto common = FindCommonElements({*source_.bound, *from}, {*bound_, *to}, sink());
     if (!common) return SpecErrors(*source_.spec);
+    remarks_.push_back(TextOfMoves({*source_.bound, *from}, {*bound_, *to}, *common));
     other_.common = std::move(*common);
     other_.layout = std::move(*lowered);
     std::erase_if(other_.layout.tensors,

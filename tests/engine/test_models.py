@@ -291,6 +291,7 @@ def test_the_catalogue_knows_the_model(ucprun: Path, tmp_path: Path) -> None:
     rules = rules_of("mixtral")
     folder = write_model(tmp_path / "memory", as_tensors(rules.stored("memory")), MIXTRAL)
     said = told(ucprun, folder, tmp_path / "hub", "--to", "safetensors:layout=hub")
+    assert "17 have the elements of one tensor in their order; 18 are part of one" in said
     assert "the model `models/mixtral` of the catalogue fits" in said
     assert "the checkpoint has the layout `memory` of the model `mixtral`" in said
     expect_equal(load_file(tmp_path / "hub" / "model.safetensors"), as_tensors(rules.stored("hub")))

@@ -58,6 +58,29 @@ llvm::Error FindFolding(std::optional<std::int64_t> dp, const TrainingState& tra
   return llvm::Error::success();
 }
 
+// A DeepSpeed before 0.19.3.
+llvm::Error ServeOlder(std::optional<std::int64_t> stage, const TrainingState& training, Loader& loader) {
+  if (!stage) {
+    return Fail(ErrorCode::kUsage,
+                "DeepSpeed before 0.19.3 wants another folder at ZeRO stage 3 than at stages 1 and 2: say `zero=3` or "
+                "`zero=1` beside `engine`");
+  }
+  loader.bare_states = *stage == 3;
+  if (!deepspeed::StateOf(training).fused_experts.empty()) {
+    return Fail(ErrorCode::kUsage,
+                "`{}` has experts that AutoEP spreads, and no DeepSpeed before 0.19.3 has AutoEP: leave out `engine`",
+                *deepspeed::StateOf(training).fused_experts.begin());
+  }
+  if (loader.bare_states && loader.ranks > 1) {
+    return Fail(ErrorCode::kUnsupported,
+                "DeepSpeed before 0.19.3 does not cut tensors over tensor-parallel ranks when it loads a universal "
+                "folder at ZeRO stage 3; {} model-parallel ranks would each get all of it. Say `mp=1`, or load with a "
+                "newer version",
+                loader.ranks);
+  }
+  return llvm::Error::success();
+}
+
 }  // namespace
 
 StrategyRules LoaderRules() {
@@ -86,9 +109,9 @@ llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState&
   std::optional<std::int64_t> dp;
   if (auto text = said("mp")) loader.ranks = ParseCount(*text, 1, kMaxRanks).value();
   if (auto text = said("ep")) loader.ep = ParseCount(*text, 1, kMaxRanks).value();
-  if (auto text = said("dp")) dp = ParseCount(*text, 1, kMaxRanks).value();
-  if (auto text = said("zero")) stage = ParseCount(*text, 1, 3).value();
-  if (auto text = said("engine")) version = ParseVersion(*text).value();
+  if (auto text = said("dp")) dp = ParseCount(*text, 1, kMaxRanks);
+  if (auto text = said("zero")) stage = ParseCount(*text, 1, 3);
+  if (auto text = said("engine")) version = ParseVersion(*text);
   if (!deepspeed::StateOf(training).fused_experts.empty()) {
     UCP_RETURN_IF_ERROR(FindFolding(dp, training, loader, remarks));
   } else if (dp) {
@@ -98,25 +121,7 @@ llvm::Expected<Loader> FindLoader(const Strategy& strategy, const TrainingState&
         "ranks; leave it out",
         *dp);
   }
-  if (!version || *version >= kReadsDicts) return loader;
-  if (!stage) {
-    return Fail(ErrorCode::kUsage,
-                "DeepSpeed before 0.19.3 wants another folder at ZeRO stage 3 than at stages 1 and 2: say `zero=3` or "
-                "`zero=1` beside `engine`");
-  }
-  loader.bare_states = *stage == 3;
-  if (!deepspeed::StateOf(training).fused_experts.empty()) {
-    return Fail(ErrorCode::kUsage,
-                "`{}` has experts that AutoEP spreads, and no DeepSpeed before 0.19.3 has AutoEP: leave out `engine`",
-                *deepspeed::StateOf(training).fused_experts.begin());
-  }
-  if (loader.bare_states && loader.ranks > 1) {
-    return Fail(ErrorCode::kUnsupported,
-                "DeepSpeed before 0.19.3 does not cut tensors over tensor-parallel ranks when it loads a universal "
-                "folder at ZeRO stage 3; {} model-parallel ranks would each get all of it. Say `mp=1`, or load with a "
-                "newer version",
-                loader.ranks);
-  }
+  if (version && *version < kReadsDicts) UCP_RETURN_IF_ERROR(ServeOlder(stage, training, loader));
   return loader;
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import torch
@@ -40,21 +41,31 @@ def train(
     tier: dict[str, Any] | None = None,
     machines: str = "",
     model: str = CASE.model,
+    dies: int | None = None,
 ) -> dict[str, Any]:
     """Losses by step. With a tier, what each step was before its version was made is in root/steps.
 
-    `machines` has a letter for each rank, the name of its machine, whose memory is a folder of its own.
+    `machines` has a letter for each rank, the name of its machine, whose memory is a folder of its own. After `dies`
+    steps rank 1 is killed within the capture of a version, which the others have begun too.
     """
     case = replace(CASE, ranks=size, parallel=parallel, model=model)
     machine = machines[rank] if machines else ""
     if machines and tier is not None:
         tier["machine"] = machine
     module, optimizer, scheduler = built(case, seed)
-    losses, first, told = {}, 0, None
+    losses: dict[str, float] = {}
+    first, told = 0, None
     kept = None
     if tier is not None:
-        kept = ucp.memory.Tier(module, optimizer, job="job", directory=Path(root) / "memory" / machine, extra=lambda: {
-            "scheduler": scheduler.state_dict(), "rank": rank}, **tier)  # fmt: skip
+
+        def extra() -> dict[str, Any]:
+            if rank == 1 and len(losses) == dies:
+                os.kill(os.getpid(), SIGKILL)
+            return {"scheduler": scheduler.state_dict(), "rank": rank}
+
+        kept = ucp.memory.Tier(
+            module, optimizer, job="job", directory=Path(root) / "memory" / machine, extra=extra, **tier
+        )
         first, told = kept.first_step, kept.report()["restored"]
         if kept.restored is not None:
             scheduler.load_state_dict(kept.restored.extras[0]["scheduler"])

@@ -89,6 +89,18 @@ def test_kills_at_any_moment(seed: int, tmp_path: Path) -> None:
     assert restored is None or restored["state"] == []  # None: the first version was not complete yet.
 
 
+@pytest.mark.parametrize("machines", ["", "ab"])
+def test_a_rank_dies_within_a_capture(machines: str, tmp_path: Path) -> None:
+    """The version is on no rank; the one before is there, which all had staged."""
+    job_of: dict[str, Any] = {"root": str(tmp_path), "tier": {"every": 1}, "machines": machines}
+    processes = job.start(memory_work.train, 2, tmp_path / "first", dies=4, **job_of)
+    ends = [process.communicate(timeout=120) and process.returncode for process in processes]
+    assert (ends[0] > 0, ends[1]) == (True, -signal.SIGKILL)  # The training of the other one could not go on.
+    told = job.run(memory_work.train, 2, tmp_path, seed=99, **job_of)
+    assert told[0]["restored"]["step"] <= 2 if machines else told[0]["restored"]["step"] == 2
+    assert told[0]["restored"]["state"] == []
+
+
 def a_job(
     folder: Path, size: int = 64, **settings: Any
 ) -> tuple[torch.nn.Module, torch.optim.Optimizer, ucp.memory.Tier]:

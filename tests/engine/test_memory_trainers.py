@@ -37,24 +37,38 @@ def die(engines: Engines, run: TrainerRun | LightningRun) -> None:
         time.sleep(0.01)
 
 
-# The stage and the ranks of the run that is killed, and of the one that goes on; without a stage it is DDP, or alone.
+def how(parallel: str) -> dict[str, Any]:
+    """Of a TrainerRun: a stage of DeepSpeed, FSDP2, or DDP, which is a process alone on one rank."""
+    return {"stage": int(parallel[4:]) if parallel.startswith("zero") else None, "fsdp": parallel == "fsdp2"}
+
+
+# The run that is killed and its ranks, and those of the one that goes on.
 @pytest.mark.parametrize(
-    ("stage", "ranks", "next_stage", "next_ranks"),
-    [(1, 2, 1, 2), (2, 2, 3, 1), (3, 2, 3, 2), (None, 2, None, 2), (None, 1, None, 1)],
+    ("parallel", "ranks", "next_parallel", "next_ranks"),
+    [
+        ("zero1", 2, "zero1", 2),
+        ("zero2", 2, "zero3", 1),
+        ("zero3", 2, "zero3", 2),
+        ("ddp", 2, "ddp", 2),
+        ("ddp", 1, "ddp", 1),
+        ("fsdp2", 2, "fsdp2", 2),
+        ("fsdp2", 2, "ddp", 1),
+        ("ddp", 2, "fsdp2", 2),
+    ],
 )
 def test_a_killed_trainer_goes_on(
-    stage: int | None, ranks: int, next_stage: int | None, next_ranks: int, engines: Engines, tmp_path: Path
+    parallel: str, ranks: int, next_parallel: str, next_ranks: int, engines: Engines, tmp_path: Path
 ) -> None:
     """With the losses, rates and counts of a Trainer that was never stopped."""
-    whole = engines.ask(TrainerRun(tmp_path, ranks, stage, save_at=99))
-    run = TrainerRun(tmp_path, ranks, stage, save_at=99, memory=tmp_path / "memory", dies_after=4)
+    whole = engines.ask(TrainerRun(tmp_path, ranks, save_at=99, **how(parallel)))
+    run = TrainerRun(tmp_path, ranks, save_at=99, memory=tmp_path / "memory", dies_after=4, **how(parallel))
     die(engines, run)
-    resumed = engines.ask(replace(run, ranks=next_ranks, stage=next_stage, dies_after=None))
+    resumed = engines.ask(replace(run, ranks=next_ranks, dies_after=None, **how(next_parallel)))
     assert resumed["first_step"] in (3, 4)
     assert (resumed["step"], resumed["rates"]) == (whole["step"], whole["rates"])
     if ranks == next_ranks:
         assert resumed["drawn"] == whole["drawn"][resumed["first_step"] :]
-    is_same = (ranks, stage) == (next_ranks, next_stage)
+    is_same = (ranks, parallel) == (next_ranks, next_parallel)
     assert resumed["losses"] == pytest.approx(whole["losses"], abs=0 if is_same else OTHER_RANKS)
     assert not list((tmp_path / "memory").rglob("step-*"))
 
@@ -165,8 +179,9 @@ def test_damage_is_found_before_training(parts: tuple[Any, Any], tmp_path: Path)
 def test_refusals(parts: tuple[Any, Any], tmp_path: Path) -> None:
     """Before there is a folder."""
     module, trainer = parts
+    fsdp1 = SimpleNamespace(state=SimpleNamespace(fsdp_plugin=SimpleNamespace(fsdp_version=1)))
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-        ({"is_fsdp_enabled": True}, {}, "this Trainer runs with FSDP, of which"),
+        ({"is_fsdp_enabled": True, "accelerator": fsdp1}, {}, "this Trainer runs with FSDP 1, of which"),
         ({"args": SimpleNamespace(n_gpu=2)}, {}, "this Trainer runs with DataParallel, of which"),
         ({}, {"extra": dict}, "`extra` holds Trainer's own files here"),
     ]

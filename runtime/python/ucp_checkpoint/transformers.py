@@ -49,17 +49,14 @@ def memory_tier(trainer: Any, *, load: Mapping[str, Any] | None = None, **settin
 
     `with memory_tier(trainer, job="llama") as newest: trainer.train(resume_from_checkpoint=newest)`: the Trainer goes
     on from the newest version of the job, if there is one, and keeps versions. It may run under DeepSpeed, on any
-    number of processes and at any ZeRO stage, or with DistributedDataParallel, or as one process. `settings` are those
-    of the tier; `load` has further arguments of `ucp.deepspeed.load_checkpoint`, such as `spec`. Versions are removed
-    at the end, unless an error ends it. All processes call it.
+    number of processes and at any ZeRO stage, with FSDP 2 or DistributedDataParallel, or as one process. `settings` are
+    those of the tier; `load` has further arguments of `ucp.deepspeed.load_checkpoint`, such as `spec`. Versions are
+    removed at the end, unless an error ends it. All processes call it.
     """
-    if trainer.is_fsdp_enabled or (not trainer.is_deepspeed_enabled and trainer.args.n_gpu > 1):
-        runs = "with FSDP" if trainer.is_fsdp_enabled else "with DataParallel"
-        raise failure(
-            "unsupported",
-            f"this Trainer runs {runs}, of which it keeps no versions; take DeepSpeed or DistributedDataParallel, or "
-            "`ucp.memory.Tier` in a loop of your own",
-        )
+    is_fsdp1 = trainer.is_fsdp_enabled and trainer.accelerator.state.fsdp_plugin.fsdp_version == 1
+    if is_fsdp1 or (not trainer.is_deepspeed_enabled and trainer.args.n_gpu > 1):
+        runs, other = ("with FSDP 1", "FSDP 2") if is_fsdp1 else ("with DataParallel", "DistributedDataParallel")
+        raise failure("unsupported", f"this Trainer runs {runs}, of which it keeps no versions; take {other}")
     if "extra" in settings:
         raise failure("usage", "`extra` holds Trainer's own files here; a callback keeps values by ExportableState")
     from ucp_checkpoint._trainer_tier import TrainerTier

@@ -73,12 +73,26 @@ def test_a_killed_trainer_goes_on(
     assert not list((tmp_path / "memory").rglob("step-*"))
 
 
-# Steps are three in an epoch.
+# Steps are three in an epoch. Without a stage it is DDP.
 @pytest.mark.parametrize(
-    ("stage", "ranks", "next_stage", "next_ranks", "step"), [(2, 2, 2, 2, 3), (3, 2, 3, 2, 5), (1, 2, 3, 1, 5)]
+    ("stage", "ranks", "next_stage", "next_ranks", "step"),
+    [
+        (2, 2, 2, 2, 3),
+        (3, 2, 3, 2, 5),
+        (1, 2, 3, 1, 5),
+        (None, 2, None, 2, 3),
+        (None, 2, None, 2, 5),
+        (None, 1, None, 2, 5),
+    ],
 )
 def test_a_killed_lightning_goes_on(
-    stage: int, ranks: int, next_stage: int, next_ranks: int, step: int, engines: Engines, tmp_path: Path
+    stage: int | None,
+    ranks: int,
+    next_stage: int | None,
+    next_ranks: int,
+    step: int,
+    engines: Engines,
+    tmp_path: Path,
 ) -> None:
     """At the same step of the same epoch, with what callbacks and the loader knew."""
     pytest.importorskip("lightning_fabric", reason="this environment was made without Lightning")
@@ -195,10 +209,70 @@ def test_refusals(parts: tuple[Any, Any], tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lightning_without_an_engine() -> None:
-    """Is refused by the name of the strategy."""
+def fit(folder: Path, callback: Any, *, optimizers: int = 1, kept: object = 1, fails: bool = False) -> Any:
+    """Lightning's Trainer in one process, two steps; an error ends it when the second step has been kept."""
+    import pytorch_lightning as lightning
+
+    class Model(lightning.LightningModule):
+        automatic_optimization = optimizers == 1
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def configure_optimizers(self) -> Any:
+            return [torch.optim.SGD(self.parameters(), lr=0.1) for _ in range(optimizers)]
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            return self.layer(batch[0]).square().mean()
+
+    class Other(lightning.Callback):
+        def state_dict(self) -> dict[str, Any]:
+            return {"kept": kept}
+
+        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+            if fails and trainer.global_step == 2:
+                raise KeyError
+
+    how = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    trainer = lightning.Trainer(accelerator="cpu", devices=1, max_steps=3, callbacks=[Other(), callback], **how)
+    trainer.fit(Model(), torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(6, 4)), batch_size=2))
+    return trainer
+
+
+def test_lightning_refusals(tmp_path: Path) -> None:
+    """By the name of the strategy, and where a restart could not read what Lightning has."""
     pytest.importorskip("lightning_fabric", reason="this environment was made without Lightning")
     from ucp_checkpoint.lightning import memory_tier
 
-    with pytest.raises(ucp.Error, match="a Trainer with a DeepSpeedStrategy, and this has a SimpleNamespace"):
+    said = "a DeepSpeedStrategy, a DDPStrategy or one device, and this has a SimpleNamespace"
+    with pytest.raises(ucp.Error, match=said):
         memory_tier(job="job").on_fit_start(SimpleNamespace(strategy=SimpleNamespace()), None)
+    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({}, {"load": {"spec": "x"}}, "`load` is for a DeepSpeedStrategy"),
+        ({}, {"extra": dict}, "`extra` holds Lightning's own values"),
+        ({"optimizers": 2}, {}, "the module has 2 optimizers; a tier keeps one"),
+        ({"kept": tmp_path}, {}, "the state of a callback, a loader or the module is not data alone: "),
+    ]
+    for of_module, settings, said in cases:
+        with pytest.raises(ucp.Error, match=said):
+            fit(tmp_path, memory_tier(job="job", directory=tmp_path / "memory", **settings), **of_module)
+    assert not (tmp_path / "memory").exists()
+
+
+def test_a_version_that_is_not_of_lightning(tmp_path: Path) -> None:
+    """An error, and not a start at step 0."""
+    pytest.importorskip("lightning_fabric", reason="this environment was made without Lightning")
+    from ucp_checkpoint.lightning import memory_tier
+
+    layer = torch.nn.Module()
+    layer.layer = torch.nn.Linear(4, 4)
+    tier = ucp.memory.Tier(layer, job="job", directory=tmp_path, every=1)
+    tier.step(0)
+    tier.close(keep=True)
+    with pytest.raises(ucp.Error, match=r"was not saved by Lightning's Trainer"):
+        fit(tmp_path, memory_tier(job="job", directory=tmp_path))
+    with pytest.raises(KeyError):
+        fit(tmp_path, memory_tier(job="other", directory=tmp_path, every=1), fails=True)
+    assert [place.name for place in (tmp_path / "other").glob("step-*")] == ["step-1"]
+    assert fit(tmp_path, memory_tier(job="other", directory=tmp_path, every=1)).global_step == 3

@@ -1,6 +1,6 @@
 """`any_topology`: a DeepSpeedStrategy of Lightning that resumes from a checkpoint of any topology.
 
-`memory_tier`: a callback that keeps the state of its engine in the memory of its machines, and goes on from there.
+`memory_tier`: a callback that keeps the state of a Trainer in the memory of its machines, and goes on from there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def any_topology(strategy: Strategy, **options: Any) -> Strategy:
 
 
 def memory_tier(*, load: Mapping[str, Any] | None = None, **settings: Any) -> Any:
-    """A callback for a Trainer with a DeepSpeedStrategy: `Trainer(callbacks=[…, memory_tier(job="llama")])`.
+    """A callback for a Trainer with a DeepSpeedStrategy, a DDPStrategy or one device:
+    `Trainer(callbacks=[…, memory_tier(job="llama")])`.
 
     fit() goes on from the newest version of the job, if there is one, and keeps versions. They may be of any number of
     processes and any ZeRO stage. `settings` are those of `ucp.memory.Tier`; `load` has further arguments of

@@ -235,6 +235,40 @@ def test_machines_meet_again(
     assert [step_in(path) for path in cluster.recover(world="2")] == [3.0] * 3
 
 
+def test_close_while_a_machine_hangs(
+    keep: Keep, parts: dict[int, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file changes when close() has returned, since the next start may have the folder; then the thread ends."""
+    cluster = Cluster(tmp_path, 2, 2)
+    copiers = cluster.copiers()
+    keep(cluster, copiers, 1)
+    all_tell, hangs, goes_on, rounds = _streams.Streams.all_tell, threading.Event(), threading.Event(), [0]
+
+    def tell(self: Any, mine: Any) -> list[Any]:
+        rounds[0] += self.mine == 1
+        if self.mine == 1 and rounds[0] == 5:
+            hangs.set()
+            goes_on.wait(30)
+        return all_tell(self, mine)
+
+    monkeypatch.setattr(_streams.Streams, "all_tell", tell)
+    version = cluster.version(2)
+    for machine, copier in enumerate(copiers):
+        place = cluster.folders[machine].of_part(version, machine, 2)
+        copier.add(version, Saved(parts[2][machine], place), None, "1")  # type: ignore[arg-type]
+    assert hangs.wait(30)
+    wait_until(lambda: copiers[0].complete == version)  # It waits for the other one's last word.
+    copiers[0].close(patience=0)
+    before = sorted(map(str, cluster.folders[0].path.rglob("*")))
+    assert cluster.folders[0].versions() == [cluster.version(1), version]
+    goes_on.set()
+    copiers[0]._thread.join(30)
+    assert not copiers[0]._thread.is_alive()
+    assert sorted(map(str, cluster.folders[0].path.rglob("*"))) == before
+    wait_until(copiers[1].is_settled)
+    assert [step_in(path) for path in cluster.recover()] == [2.0] * 2
+
+
 def test_versions_on_storage(keep: Keep, tmp_path: Path) -> None:
     """All parts in one folder, which any program reads; a folder that not all machines see is an error."""
     cluster = Cluster(tmp_path / "memory", 2, 2)

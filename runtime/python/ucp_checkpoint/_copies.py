@@ -32,6 +32,8 @@ import queue
 import shutil
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
     from ucp_checkpoint._streams import Piece, Streams
 
 _SECONDS_AT_EXIT = 5.0
+
+
+class _Over(Exception):
+    """close() has returned, or will at once."""
 
 
 @dataclass
@@ -70,6 +76,8 @@ class Copies:
         self._machines, self._folder, self._keepers = machines, folder, keepers
         self._number, self._count = (0, 1) if is_replicated else (machines.mine, machines.count)
         self._problem = ""
+        self._is_over = False
+        self._changing = threading.Lock()  # Of files: not when close() has returned.
         self._streams: Streams | None = None
         self._meeting = ""
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
@@ -108,10 +116,24 @@ class Copies:
                 self._folder.remove(version)
 
     def close(self, patience: float | None = None) -> None:
-        """The version that is being copied is finished, for so long at most."""
+        """The version that is being copied is finished, for so long at most. Then it stays as it is: the thread changes
+        no file any more, and ends when it has heard from the machine that it waits for."""
         atexit.unregister(self.close)
         self._tasks.put(None)
         self._thread.join(patience)
+        with self._changing:
+            self._is_over = True
+
+    @contextmanager
+    def _changes(self) -> Iterator[None]:
+        """Files."""
+        with self._changing:
+            self._check()
+            yield
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise _Over
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -119,6 +141,9 @@ class Copies:
             try:
                 self._settle(task)
                 self.seconds = time.monotonic() - began
+            except _Over:
+                self._streams = None  # Others hear of it.
+                return
             except RuntimeError as error:  # Of gloo.
                 self._give_up(task, f"a machine is gone, or does not answer: {error}")
             except Exception as error:  # M8
@@ -127,8 +152,9 @@ class Copies:
 
     def _give_up(self, task: _Task, problem: str) -> None:
         """A version that others may have committed stays (M2)."""
-        if self.complete != task.version:
-            self._folder.remove(task.version)
+        with self._changing:
+            if self.complete != task.version and not self._is_over:
+                self._folder.remove(task.version)
         self._problem = problem
 
     def _settle(self, task: _Task) -> None:
@@ -140,11 +166,12 @@ class Copies:
                 said = f"machine {machine} is at {part.version.name} and machine {self._machines.mine} at "
                 raise failure("usage", f"{said}{task.version.name}; all machines keep the same versions")
         self._copy(streams, parts)
-        self._all_say(streams, lambda: self._folder.join(task.version, self._count))
+        self._all_say(streams, lambda: self._join(task.version))
         self.complete = task.version
         self._all_say(streams, lambda: None)
         self.committed = task.version
-        self._folder.keep_alone(task.version)
+        with self._changes():
+            self._folder.keep_alone(task.version)
         if task.persists_to is not None:
             self._persist(streams, parts, task.persists_to)
 
@@ -177,6 +204,10 @@ class Copies:
         task.saving.result()
         return self._folder.part(task.version, self._number, self._count)
 
+    def _join(self, version: Version) -> None:
+        with self._changes():
+            self._folder.join(version, self._count)
+
     def _copy(self, streams: Streams, parts: list[Part]) -> None:
         folders: dict[int, Path] = {}
         wanted = [[owner, keeper] for owner, keepers in enumerate(self._keepers) for keeper in keepers[1:]]
@@ -193,12 +224,14 @@ class Copies:
                     f"the copy of machine `{self._machines.names[owner]}` on `{self._machines.names[keeper]}` differs"
                 )
                 raise failure("data", f"{said}, and did so when it was sent again: {faults[keeper][str(owner)]}")
-        for owner, folder in folders.items():
-            self._folder.finish_copy(parts[owner], folder)
+        with self._changes():
+            for owner, folder in folders.items():
+                self._folder.finish_copy(parts[owner], folder)
 
     def _places(self, parts: list[Part], wanted: list[list[int]]) -> dict[int, Path]:
         mine = self._machines.mine
-        return {owner: self._folder.begin_copy(parts[owner]) for owner, keeper in wanted if keeper == mine}
+        with self._changes():
+            return {owner: self._folder.begin_copy(parts[owner]) for owner, keeper in wanted if keeper == mine}
 
     def _exchange(self, streams: Streams, parts: list[Part], folders: dict[int, Path], wanted: list[list[int]]) -> None:
         from ucp_checkpoint._streams import Piece
@@ -231,12 +264,14 @@ class Copies:
         ]
 
         def write() -> None:
+            self._check()
             hidden.mkdir(parents=True, exist_ok=True)
             for name, _ in wanted[mine] if mine < self._count else []:
                 own = self._folder.of_part(parts[mine].version, self._number, self._count)
                 _copy_durably(own / name, hidden / name)
 
         def finish() -> None:
+            self._check()
             if mine != 0:
                 return
             for name, size in (file for of_part in wanted for file in of_part):

@@ -42,6 +42,7 @@ def train(
     machines: str = "",
     model: str = CASE.model,
     dies: int | None = None,
+    steps: int = STEPS,
 ) -> dict[str, Any]:
     """Losses by step. With a tier, what each step was before its version was made is in root/steps.
 
@@ -73,7 +74,7 @@ def train(
             told["state"] = same_as(
                 full_state(module, optimizer), Path(root) / "steps" / f"{kept.restored.step}.pt", rank
             )
-    for step in range(first, STEPS):
+    for step in range(first, steps):
         losses[str(step)] = train_step(case, module, optimizer, scheduler, step)
         if kept is not None:
             keep_truth(full_state(module, optimizer), Path(root) / "steps", step, rank)

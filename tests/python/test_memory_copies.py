@@ -18,7 +18,9 @@ import ucp_checkpoint as ucp
 from tier_threads import Cluster, Saved, step_in
 from ucp_checkpoint import _copies, _streams, _ucp
 from ucp_checkpoint._copies import Copies
+from ucp_checkpoint._spans import Cost, Span
 from ucp_checkpoint._tier_folder import TierFolder
+from ucp_checkpoint._traffic import Traffic
 from writers import wait_until
 
 Keep = Callable[..., list[str]]
@@ -269,6 +271,31 @@ def test_close_while_a_machine_hangs(
     assert [step_in(path) for path in cluster.recover()] == [2.0] * 2
 
 
+@pytest.mark.parametrize("mode", ["paced", "timetable"])
+def test_chunks_that_have_a_time(keep: Keep, tmp_path: Path, mode: str) -> None:
+    """Each machine cuts what it sends by itself; the copies have the bytes of their owners."""
+    cluster = Cluster(tmp_path, 3, 3)
+    traffics = [Traffic(mode) for _ in range(3)]
+    copiers = cluster.copiers(traffics)
+    for traffic in traffics:
+        traffic._reason = "given"  # It is not watched.
+    assert keep(cluster, copiers, 1) == [""] * 3
+    for number, traffic in enumerate(traffics):
+        assert traffic.cost is not None
+        for _ in range(3):
+            traffic.beat(1)
+        traffic._mode, traffic._spans = mode, [Span(0, 0.002 * (number + 1)), Span(0.01, 0.012)]
+        traffic.cost = Cost(0.0001, 200e6)
+    assert keep(cluster, copiers, 2) == [""] * 3
+    sizes = [[list(cut.sizes) for cut in copier._cuts] for copier in copiers]
+    of_part = sum(size for _, size in cluster.folders[0].part(cluster.version(2), 0, 3).files)
+    assert [sum(of_copy) for of_copy in sizes[0]] == [of_part] * 2
+    assert all(len(of_copy) > 1 for of_machine in sizes for of_copy in of_machine)
+    cluster.lose(0)
+    cluster.lose(2)
+    assert [step_in(path) for path in cluster.recover()] == [2.0] * 3
+
+
 def test_versions_on_storage(keep: Keep, tmp_path: Path) -> None:
     """All parts in one folder, which any program reads; a folder that not all machines see is an error."""
     cluster = Cluster(tmp_path / "memory", 2, 2)
@@ -282,7 +309,7 @@ def test_replicas(parts: dict[int, list[Path]], tmp_path: Path) -> None:
     """Each machine has all of the state: nothing is sent, one machine is enough, and storage gets one of them."""
     cluster = Cluster(tmp_path / "memory", 3, 3)
     copiers = [
-        Copies(machines, folder, [[0], [1], [2]], is_replicated=True)
+        Copies(machines, folder, [[0], [1], [2]], is_replicated=True, traffic=Traffic("timetable"))
         for machines, folder in zip(cluster.machines(), cluster.folders, strict=True)
     ]
     version, storage = cluster.version(1), tmp_path / "storage" / "step-1"
@@ -291,6 +318,7 @@ def test_replicas(parts: dict[int, list[Path]], tmp_path: Path) -> None:
         copier.add(version, saved, storage, "1")  # type: ignore[arg-type]
     wait_until(lambda: all(copier.is_settled() for copier in copiers))
     assert [copier.take_problem() for copier in copiers] == [""] * 3
+    assert [copier.traffic.report()["mode"] for copier in copiers] == ["off"] * 3
     assert [(copier.bytes_sent, copier.committed) for copier in copiers] == [(0, version)] * 3
     assert step_in(str(storage)) == 1.0
     cluster.lose(0)

@@ -47,3 +47,25 @@ def test_a_machine_is_lost_with_its_memory(tmp_path: Path) -> None:
             assert told["restored"]["ranks"] == [0, 1, 2]
             assert str(tmp_path / "memory") in told["restored"]["path"]
             assert told["report"]["failures"] == 0
+
+
+def test_copies_by_a_timetable(tmp_path: Path) -> None:
+    """Counters of the machines' own network are read, and copies are sent by what was found. Training is the same."""
+    how = {"size": 2, "machines": "ab", "steps": 60, "root": str(tmp_path)}
+    with namespaces.machines("ab", tmp_path / "memory") as there:
+        enter = [there[name].enter for name in "ab"]
+        tier = {"every": 2, "traffic": "timetable"}
+        kept = job.run(memory_work.train, 2, tmp_path, enter, tier=tier, **how)
+    (tmp_path / "store").unlink()
+    alone = job.run(memory_work.train, 2, tmp_path, **how)
+    for told, other in zip(kept, alone, strict=True):
+        assert told["losses"] == other["losses"]
+        report = told["report"]
+        assert report["failures"] == 0
+        assert report["versions"] > 2
+        assert report["traffic"]["rate"] > 0
+        if report["traffic"]["mode"] == "timetable":  # How steady the iterations are is the system's business.
+            assert report["traffic"]["idle"]
+            assert "the network is idle for" in report["traffic"]["reason"]
+        else:
+            assert "differ by" in report["traffic"]["reason"] or "in no part" in report["traffic"]["reason"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from ucp_checkpoint._machines import Machines, Ranks
 from ucp_checkpoint._recovery import Recovery
 from ucp_checkpoint._save import TierSaver
 from ucp_checkpoint._tier_folder import TierFolder, Version
+from ucp_checkpoint._traffic import Traffic
 
 T = TypeVar("T")
 WORLD = "0123abcd"
@@ -92,10 +93,12 @@ class Cluster:
             made.append(one)
         return made
 
-    def copiers(self) -> list[Copies]:
+    def copiers(self, traffics: Sequence[Traffic | None] = ()) -> list[Copies]:
         return [
-            Copies(machines, folder, self.keepers)
-            for machines, folder in zip(self.machines(), self.folders, strict=True)
+            Copies(machines, folder, self.keepers, traffic=traffic)
+            for machines, folder, traffic in zip(
+                self.machines(), self.folders, traffics or [None] * self.count, strict=True
+            )
         ]
 
     def recover(self, world: str = "1") -> list[Any]:

@@ -22,6 +22,8 @@ By the rank that speaks for each machine, on a thread of its own, one version af
         version that was complete when a machine failed is kept until all machines have met again: then it is kept by
         all, or removed by all (Tier._may_begin()), so that there are never more than two.
     M8  Whatever fails here does not stop the training.
+
+At 2 each says how it cuts what it sends, which follows from when it sends that (_traffic.py).
 """
 
 from __future__ import annotations
@@ -41,13 +43,16 @@ from typing import TYPE_CHECKING, Any
 from ucp_checkpoint import _ucp
 from ucp_checkpoint._failure import failure
 from ucp_checkpoint._machines import Machines
+from ucp_checkpoint._spans import Cost, cost_of
 from ucp_checkpoint._tier_folder import Part, TierFolder, Version
+from ucp_checkpoint._traffic import Traffic
 
 if TYPE_CHECKING:
     from ucp_checkpoint._saving import Saving
-    from ucp_checkpoint._streams import Piece, Streams
+    from ucp_checkpoint._streams import Cut, Piece, Streams
 
 _SECONDS_AT_EXIT = 5.0
+_PROBES, _PROBED_BYTES = 4, (64 << 10, 4 << 20)
 
 
 class _Over(Exception):
@@ -66,9 +71,16 @@ class Copies:
     """Of one machine, for the rank that speaks for it."""
 
     def __init__(
-        self, machines: Machines, folder: TierFolder, keepers: list[list[int]], is_replicated: bool = False
+        self,
+        machines: Machines,
+        folder: TierFolder,
+        keepers: list[list[int]],
+        is_replicated: bool = False,
+        traffic: Traffic | None = None,
     ) -> None:
         """`is_replicated`: each machine has all of the state, as one part that is the same on all."""
+        is_sent = any(len(of_one) > 1 for of_one in keepers)
+        self.traffic = traffic if traffic is not None and is_sent else Traffic()
         self.committed: Version | None = None
         self.complete: Version | None = None  # The newest that is complete everywhere: others may have committed it.
         self.bytes_sent = 0
@@ -76,6 +88,7 @@ class Copies:
         self._machines, self._folder, self._keepers = machines, folder, keepers
         self._number, self._count = (0, 1) if is_replicated else (machines.mine, machines.count)
         self._problem = ""
+        self._cuts: list[Cut] = []  # Of what is sent now.
         self._is_over = False
         self._changing = threading.Lock()  # Of files: not when close() has returned.
         self._streams: Streams | None = None
@@ -90,11 +103,16 @@ class Copies:
     def add(self, version: Version, saving: Saving | None, persists_to: Path | None, meeting: str) -> None:
         """The one before is settled."""
         self._is_settled.clear()
+        self.traffic.begun()
         self._tasks.put(_Task(version, saving, persists_to, meeting))
 
     def is_settled(self) -> bool:
         """Whether the last version is committed, or given up."""
         return self._is_settled.is_set()
+
+    def may_begin(self) -> bool:
+        """Whether there is memory for another version, and time to send it."""
+        return self.is_settled() and not self.traffic.rests()
 
     def has_problem(self) -> bool:
         return bool(self._problem)
@@ -116,9 +134,10 @@ class Copies:
                 self._folder.remove(version)
 
     def close(self, patience: float | None = None) -> None:
-        """The version that is being copied is finished, for so long at most. Then it stays as it is: the thread changes
-        no file any more, and ends when it has heard from the machine that it waits for."""
+        """The version that is being copied is finished, for so long at most. Then it stays as it is: the thread ends
+        with the chunk that it waits for, and changes no file."""
         atexit.unregister(self.close)
+        self.traffic.hurry()
         self._tasks.put(None)
         self._thread.join(patience)
         with self._changing:
@@ -141,6 +160,7 @@ class Copies:
             try:
                 self._settle(task)
                 self.seconds = time.monotonic() - began
+                self.traffic.watch()
             except _Over:
                 self._streams = None  # Others hear of it.
                 return
@@ -181,6 +201,8 @@ class Copies:
         if self._streams is None or meeting != self._meeting:
             self._streams = Streams(self._machines, f"copies/{meeting}")
             self._meeting = meeting
+            if self.traffic.is_timed:
+                self.traffic.cost = self._cost(self._streams)
         return self._streams
 
     def _all_say(self, streams: Streams, what: Any) -> list[Any]:
@@ -212,8 +234,9 @@ class Copies:
         folders: dict[int, Path] = {}
         wanted = [[owner, keeper] for owner, keepers in enumerate(self._keepers) for keeper in keepers[1:]]
         for attempt in range(2 if wanted else 0):
-            self._all_say(streams, lambda now=wanted: folders.update(self._places(parts, now)))
-            self._exchange(streams, parts, folders, wanted)
+            has_time = attempt == 0  # A copy that is sent again has none.
+            sizes = self._all_say(streams, lambda now=wanted, timed=has_time: self._reserve(parts, folders, now, timed))
+            self._exchange(streams, parts, folders, wanted, sizes)
             faults = self._all_say(streams, lambda now=wanted: self._faults(parts, folders, now))
             wanted = [[int(owner), keeper] for keeper, of_one in enumerate(faults) for owner in of_one]
             if not wanted:
@@ -228,13 +251,33 @@ class Copies:
             for owner, folder in folders.items():
                 self._folder.finish_copy(parts[owner], folder)
 
-    def _places(self, parts: list[Part], wanted: list[list[int]]) -> dict[int, Path]:
+    def _cost(self, streams: Streams) -> Cost:
+        """Of sending, at the best of some times: the training may send as well."""
+        to = self._keepers[self._machines.mine][1:2]
+        of = [owner for owner, keepers in enumerate(self._keepers) if keepers[1:2] == [self._machines.mine]]
+        small, large = ((size, min(streams.seconds_of(size, to, of) for _ in range(_PROBES))) for size in _PROBED_BYTES)
+        return cost_of(small, large)
+
+    def _reserve(
+        self, parts: list[Part], folders: dict[int, Path], wanted: list[list[int]], is_timed: bool
+    ) -> list[list[int]]:
+        """The sizes of the chunks of each copy that this machine sends."""
         mine = self._machines.mine
         with self._changes():
-            return {owner: self._folder.begin_copy(parts[owner]) for owner, keeper in wanted if keeper == mine}
+            folders.update({owner: self._folder.begin_copy(parts[owner]) for owner, keeper in wanted if keeper == mine})
+        size, copies = sum(size for _, size in parts[mine].files), len(self._keepers[mine]) - 1
+        self._cuts = self.traffic.cuts(size, copies, self._check) if is_timed else []
+        return [list(cut.sizes) for cut in self._cuts]
 
-    def _exchange(self, streams: Streams, parts: list[Part], folders: dict[int, Path], wanted: list[list[int]]) -> None:
-        from ucp_checkpoint._streams import Piece
+    def _exchange(
+        self,
+        streams: Streams,
+        parts: list[Part],
+        folders: dict[int, Path],
+        wanted: list[list[int]],
+        sizes: list[list[list[int]]],
+    ) -> None:
+        from ucp_checkpoint._streams import Cut, Piece
 
         def pieces(part: Part, folder: Path) -> list[Piece]:
             return [Piece(folder / name, 0, size) for name, size in part.files]
@@ -243,7 +286,12 @@ class Copies:
         own = self._folder.of_part(parts[mine].version, self._number, self._count)
         sending = {keeper: pieces(parts[mine], own) for owner, keeper in wanted if owner == mine}
         receiving = {owner: pieces(parts[owner], folders[owner]) for owner, keeper in wanted if keeper == mine}
-        streams.exchange(sending, receiving)
+        cuts = dict(zip(self._keepers[mine][1:], self._cuts, strict=False))
+        of_others = {}
+        for owner in receiving:
+            of_owner = sizes[owner][self._keepers[owner].index(mine) - 1] if sizes[owner] else ()
+            of_others[owner] = Cut(of_owner, lambda _: self._check())
+        streams.exchange(sending, receiving, cuts, of_others)
         self.bytes_sent += len(sending) * sum(size for _, size in parts[mine].files)
 
     def _faults(self, parts: list[Part], folders: dict[int, Path], wanted: list[list[int]]) -> dict[str, str]:

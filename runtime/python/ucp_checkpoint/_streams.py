@@ -1,7 +1,7 @@
 """Files from machine to machine: over a gloo group of the ranks that speak for their machines.
 
 A chunk goes from the memory that holds the file into the memory that will hold the copy. Each pair of machines has a
-stream in each direction, with two chunks on their way.
+stream in each direction, with two chunks on their way. Both ends know where it is cut.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +26,7 @@ from ucp_checkpoint._machines import Machines
 CHUNK_BYTES = 8 << 20
 _ON_THEIR_WAY = 2
 _TAG = 20_230_000
+Move = Callable[[list[torch.Tensor], int, int], Any]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,14 @@ class Piece:
     path: Path
     begin: int
     end: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The sizes of the chunks of a stream, in their order; and a function that waits until one may be sent."""
+
+    sizes: Sequence[int] = ()
+    wait: Callable[[int], None] = lambda number: None
 
 
 class Streams:
@@ -58,19 +68,28 @@ class Streams:
         self._gloo.allgather([all_texts], [padded]).wait()
         return [json.loads(one[: int(size)].numpy().tobytes()) for one, size in zip(all_texts, sizes, strict=True)]
 
-    def exchange(self, sending: dict[int, list[Piece]], receiving: dict[int, list[Piece]]) -> None:
+    def exchange(
+        self,
+        sending: dict[int, list[Piece]],
+        receiving: dict[int, list[Piece]],
+        cuts: Mapping[int, Cut] | None = None,
+        cuts_of_others: Mapping[int, Cut] | None = None,
+    ) -> None:
         """By the other machine. Raises RuntimeError when one is gone, after the other streams have ended."""
         problems: list[BaseException] = []
 
-        def carry(other: int, pieces: list[Piece], move: Callable[[list[torch.Tensor], int, int], Any]) -> None:
+        def carry(other: int, pieces: list[Piece], cut: Cut, move: Move) -> None:
             try:
-                _carry(other, pieces, move)
+                _carry(other, pieces, cut, move)
             except Exception as error:
                 problems.append(error)
 
         threads = [
-            threading.Thread(target=carry, args=(other, pieces, move), daemon=True)
-            for streams, move in ((sending, self._gloo.send), (receiving, self._gloo.recv))
+            threading.Thread(target=carry, args=(other, pieces, (of_all or {}).get(other, Cut()), move), daemon=True)
+            for streams, of_all, move in (
+                (sending, cuts, self._gloo.send),
+                (receiving, cuts_of_others, self._gloo.recv),
+            )
             for other, pieces in streams.items()
         ]
         for thread in threads:
@@ -80,20 +99,47 @@ class Streams:
         if problems:
             raise problems[0]
 
+    def seconds_of(self, size: int, to: list[int], of: list[int]) -> float:
+        """Of so many bytes to these machines and of these; all machines call it, and begin together."""
+        self.all_tell("")
+        began = time.monotonic()
+        underway = [self._gloo.send([torch.zeros(size, dtype=torch.uint8)], other, _TAG) for other in to]
+        underway += [self._gloo.recv([torch.zeros(size, dtype=torch.uint8)], other, _TAG) for other in of]
+        for work in underway:
+            work.wait()
+        return time.monotonic() - began
 
-def _carry(other: int, pieces: list[Piece], move: Callable[[list[torch.Tensor], int, int], Any]) -> None:
+
+def _carry(other: int, pieces: list[Piece], cut: Cut, move: Move) -> None:
     underway: deque[tuple[Any, torch.Tensor]] = deque()
-    for piece in pieces:
-        if piece.begin == piece.end:
-            continue
-        content = torch.from_file(str(piece.path), shared=True, size=piece.end, dtype=torch.uint8)
-        for begin in range(piece.begin, piece.end, CHUNK_BYTES):
-            chunk = content[begin : min(piece.end, begin + CHUNK_BYTES)]
-            underway.append((move([chunk], other, _TAG), chunk))
-            if len(underway) == _ON_THEIR_WAY:
-                underway.popleft()[0].wait()
+    of_file: Piece | None = None
+    content = torch.empty(0, dtype=torch.uint8)
+    for number, piece, begin, end in ranges_of(pieces, cut.sizes):
+        if piece is not of_file:
+            of_file = piece
+            content = torch.from_file(str(piece.path), shared=True, size=piece.end, dtype=torch.uint8)
+        cut.wait(number)
+        chunk = content[begin:end]
+        underway.append((move([chunk], other, _TAG), chunk))
+        if len(underway) == _ON_THEIR_WAY:
+            underway.popleft()[0].wait()
     for work, _ in underway:
         work.wait()
+
+
+def ranges_of(pieces: Sequence[Piece], sizes: Sequence[int]) -> Iterator[tuple[int, Piece, int, int]]:
+    """Of the chunks: a number, and where in a file it begins and ends. A chunk that has bytes of several files has a
+    range of each. Behind the sizes that are given, chunks have CHUNK_BYTES."""
+    given = iter(sizes)
+    number, left = 0, next(given, CHUNK_BYTES)
+    for piece in pieces:
+        begin = piece.begin
+        while begin < piece.end:
+            end = min(piece.end, begin + left)
+            yield number, piece, begin, end
+            left, begin = left - (end - begin), end
+            if left == 0:
+                number, left = number + 1, next(given, CHUNK_BYTES)
 
 
 def reserve(path: Path, size: int) -> None:

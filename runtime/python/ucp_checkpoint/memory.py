@@ -27,6 +27,7 @@ from ucp_checkpoint._kept_state import ENTRY, ModuleState, values_of
 from ucp_checkpoint._machines import Machines, Ranks
 from ucp_checkpoint._recovery import Candidate, Recovery
 from ucp_checkpoint._tier_folder import TierFolder, Version, new_world
+from ucp_checkpoint._traffic import Traffic
 from ucp_checkpoint._versions import Versions, folder_of, versions_in
 
 if TYPE_CHECKING:
@@ -54,9 +55,10 @@ class Tier:
     of `ucp.Saver`. `every` is the number of iterations from one version to the next, or "auto": as few as the writer
     keeps up with. On several machines each part of the state is kept by `copies` of them; `machine` names the machine
     that this rank is on, and `domain` what fails together with it, such as a rack. With `persist_every` a further save
-    of each so many iterations goes to `fallback`, at its own pace. `extra` is called for each version and returns a
-    dict of values, such as the states of a scheduler and of the data loader on this rank. An error of a version is a
-    warning, and training goes on, unless `strict`.
+    of each so many iterations goes to `fallback`, at its own pace. `traffic` says when copies are sent: "off", at once;
+    "paced", evenly over the interval; "timetable", while the training leaves the network idle. `extra` is called for
+    each version and returns a dict of values, such as the states of a scheduler and of the data loader on this rank. An
+    error of a version is a warning, and training goes on, unless `strict`.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Tier:
         directory: str | os.PathLike[str] | None = None,
         machine: str | None = None,
         domain: str | None = None,
+        traffic: str = "off",
         group: object = None,
         no_dist: bool = False,
         strict: bool = False,
@@ -92,6 +95,7 @@ class Tier:
         if self._persist_every is not None and fallback is None:
             raise failure("usage", "persist_every saves to `fallback`, which is not given")
         self._fallback = None if fallback is None else Path(os.path.abspath(os.fsdecode(fallback)))
+        self._traffic = Traffic(traffic)
         self._ranks = Ranks(group, no_dist)
         self._machines = Machines.find(self._ranks, machine, domain, timeout)
         is_default = directory is None and "UCP_MEMORY_DIRECTORY" not in os.environ
@@ -132,6 +136,7 @@ class Tier:
         """
         self._calls += 1
         self._watch.beat(step)
+        self._traffic.beat(1 if self._every == "auto" else int(self._every))
         self._clean_up()
         if self._every == "auto" and self._calls == _CALLS_BEFORE_CHOICE:
             self._choose_interval()
@@ -167,6 +172,7 @@ class Tier:
             told["keepers"] = [[self._machines.names[keeper] for keeper in of_one] for of_one in self._keepers]
             told["paused"] = self._paused
         if copies is not None:  # Of the first rank of each machine.
+            told["traffic"] = copies.traffic.report()
             told["committed"] = None if copies.committed is None else copies.committed.step
             told["bytes_sent"] = copies.bytes_sent
         return told
@@ -237,7 +243,7 @@ class Tier:
         if self._paused:
             return False
         state = _IS_READY
-        if self._copies is not None and not self._copies.is_settled():
+        if self._copies is not None and not self._copies.may_begin():
             state = _IS_BUSY
         elif self._copies is not None and self._copies.has_problem():
             state = _HAS_PROBLEM
@@ -341,7 +347,7 @@ class Tier:
         others = sum(of_machines[owner] for owner, of_one in enumerate(self._keepers) if mine in of_one[1:])
         self._machines.first_does(lambda: self._check_room(others))
         if self._machines.speaks:
-            self._copies = Copies(self._machines, self._folder, self._keepers, self._is_replicated)
+            self._copies = Copies(self._machines, self._folder, self._keepers, self._is_replicated, self._traffic)
 
     def _versions(self, part: int | None, how: dict[str, Any]) -> Versions:
         return Versions(self._state.saver(part, **how), self._state.waits)

@@ -226,6 +226,27 @@ def test_no_counters(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert traffic.report()["reason"] == f"there are no counters of a network in `{tmp_path}`"
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("5", "the training stood still while its network was watched"),
+        ("", "the counters of the network cannot be read"),
+    ],
+)
+def test_watching_ends(text: str, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else no version would be made again."""
+    monkeypatch.setattr(_traffic, "_INTERFACES", str(tmp_path))
+    monkeypatch.setattr(_traffic, "_MOST_SAMPLES", 30)
+    (tmp_path / "eth0" / "statistics").mkdir(parents=True)
+    (tmp_path / "eth0" / "statistics" / "rx_bytes").write_text(text)
+    traffic = Traffic("timetable")
+    traffic.cost = Cost(0, 1e6)
+    traffic.watch()
+    wait_until(lambda: not traffic.rests())
+    assert traffic.report()["mode"] == "paced"
+    assert traffic.report()["reason"].startswith(reason)
+
+
 def test_chunks_of_modes(clock: Clock) -> None:
     """At once, evenly, or in the idle half, in which a second copy no longer fits."""
     off, paced = Traffic("off"), Traffic("paced")

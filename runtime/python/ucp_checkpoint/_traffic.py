@@ -29,6 +29,7 @@ MODES = ("off", "paced", "timetable")
 _ITERATIONS = 20  # That are watched, and that are compared with these.
 _VARIATION = 0.1  # Of the length of iterations; with more there are no spans.
 _LONGER = 0.01
+_MOST_SAMPLES = 200_000  # An evaluation may stand between two iterations.
 # The share of the idle spans that is used, and the iterations that versions are further apart.
 _LADDER = ((0.8, 0), (0.64, 0), (0.64, 1), (0.64, 3))
 _QUIET = 100  # Iterations after which the step before is taken again.
@@ -155,16 +156,19 @@ class Traffic:
         pause = max(0.001, (median(self._lengths) if self._lengths else 0.0) / BINS)
         try:
             counters = _counters()
-            while len(watched) <= _ITERATIONS and not self._is_hurried:
+            while len(watched) <= _ITERATIONS and not self._is_hurried and len(samples) < _MOST_SAMPLES:
                 samples.append((time.monotonic(), sum(int(path.read_text()) for path in counters)))
                 time.sleep(pause)
             if not counters:
                 self._say("paced", f"there are no counters of a network in `{_INTERFACES}`")
+            elif len(samples) == _MOST_SAMPLES:
+                self._say("paced", "the training stood still while its network was watched")
             elif len(watched) > _ITERATIONS:
                 self._choose(samples, watched[: _ITERATIONS + 1])
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._say("paced", f"the counters of the network cannot be read: {error}")
-        self._watched = None
+        finally:  # Else no version would be made again.
+            self._watched = None
 
     def _choose(self, samples: list[tuple[float, int]], begins: list[float]) -> None:
         lengths = [after - before for before, after in pairwise(begins)]

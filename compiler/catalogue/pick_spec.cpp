@@ -108,6 +108,16 @@ llvm::Expected<Attempt> Try(const std::string& name, const Inventory& inventory,
       true};
 }
 
+// Families share names and shapes, and not the order of their rotary pairs. So the type in a `config.json` counts as
+// well. Returns nothing if it does not say that the checkpoint is of another model.
+std::string OtherType(const CheckedSpec& spec, const Inventory& inventory) {
+  const auto fact = inventory.facts.find("config.model_type");
+  const auto* type = fact == inventory.facts.end() ? nullptr : std::get_if<std::string>(&fact->second.value.value);
+  if (type == nullptr || *type == spec.model->name) return "";
+  return fmt::format("its layouts are those of the model type `{}`, and config.json says `{}`", spec.model->name,
+                     *type);
+}
+
 // Why no layout of the model fits the checkpoint; of one that fits, nothing.
 std::optional<Rejected> TryModel(const std::string& name, const CheckedSpec& spec, const Inventory& inventory,
                                  const SourceNames& names, const Settings& set) {
@@ -115,11 +125,13 @@ std::optional<Rejected> TryModel(const std::string& name, const CheckedSpec& spe
   for (std::size_t i = 0; i < spec.layouts.size(); ++i) {
     const CheckedSpec in_layout = WithLayout(spec, i);
     const auto unmatched = Unmatched(in_layout, inventory, names);
+    std::string reason =
+        unmatched ? fmt::format("no pattern matches the tensor `{}`", *unmatched) : OtherType(spec, inventory);
     DiagnosticSink sink;
-    if (!unmatched && BindSpec(in_layout, inventory, set, sink)) return std::nullopt;
+    if (reason.empty() && BindSpec(in_layout, inventory, set, sink)) return std::nullopt;
     if (!rejected.reason.empty() && (unmatched || rejected.has_names)) continue;
     rejected.has_names = !unmatched;
-    rejected.reason = unmatched ? fmt::format("no pattern matches the tensor `{}`", *unmatched) : FirstError(sink);
+    rejected.reason = reason.empty() ? FirstError(sink) : std::move(reason);
   }
   return rejected;
 }

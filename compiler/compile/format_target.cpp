@@ -76,7 +76,10 @@ llvm::Expected<Sides> FormatTarget::Meet(BoundSource source) {
 llvm::Expected<Sides> FormatTarget::LayOutBoth(BoundSource source) {
   UCP_ASSIGN_OR_RETURN(std::vector<LogicalTensor> tensors, JoinTensors(source.layout, source.checkpoint.inventory));
   const auto named = strategy_.options.find(kLayoutSetting);
-  if (named == strategy_.options.end()) {
+  const bool is_own = named != strategy_.options.end() && source.bound && source.bound->spec.model &&
+                      source.bound->spec.layout_name == named->second;
+  if (is_own) remarks_.push_back(fmt::format("the source has the layout `{}` already", named->second));
+  if (is_own || named == strategy_.options.end()) {
     llvm::Expected<Layout> found = LayOutTarget(format_, strategy_, source, tensors, remarks_);
     if (!found) return WithOpenSettings(found.takeError(), source.checkpoint.training, tensors);
     Layout layout = std::move(*found);
@@ -93,15 +96,11 @@ llvm::Expected<Sides> FormatTarget::LayOutBoth(BoundSource source) {
 // Of a target in another layout of the source's model.
 llvm::Expected<std::optional<Degrees>> FormatTarget::DegreesOfOther(const BoundSource& source) const {
   UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format_.TargetDegrees(strategy_, source.checkpoint.training));
-  if (!degrees) return degrees;
-  if (format_.DealsLayers(strategy_) && degrees->mesh.Size("pp") > 1) {
-    return Fail(ErrorCode::kUnsupported,
-                "`{}` deals the layers of the source, and changes the layout: change the layout first, and deal the "
-                "layers in a second conversion",
-                request_.target);
-  }
-  if (source.bound) KeepStages(source, *degrees);
-  return degrees;
+  if (!degrees || degrees->mesh.Size("pp") == 1) return degrees;
+  return Fail(ErrorCode::kUnsupported,
+              "`{}` changes the layout, and has {} pipeline stages: nothing says which module of a pipeline has which "
+              "tensor of another layout; leave out the stages, or the layout",
+              request_.target, degrees->mesh.Size("pp"));
 }
 
 // Names the settings that the strategy leaves open in the same message.

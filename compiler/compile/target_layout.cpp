@@ -90,7 +90,7 @@ llvm::Expected<Layout> LayOutWithoutSpec(const Format& format, const Strategy& s
   return layout;
 }
 
-// How many layers each stage of the source has; nothing if its stages are not runs of layers, or no line spreads any.
+// How many layers each stage of the source has; nothing if its stages are not runs of layers.
 std::vector<std::int64_t> LayersOfStages(const BoundSource& source, SourceStages& stages) {
   std::map<std::int64_t, std::set<std::int64_t>> layers_of_stage;
   for (const BoundTensor& tensor : source.bound->tensors) {
@@ -99,7 +99,6 @@ std::vector<std::int64_t> LayersOfStages(const BoundSource& source, SourceStages
     if (held.size() != 1) return {};
     layers_of_stage[*held.begin()].insert(*tensor.stage_counter);
   }
-  if (layers_of_stage.empty()) return {};
   std::vector<std::int64_t> counts;
   std::int64_t next = 0;
   for (std::int64_t stage = 0; stage < stages.count; ++stage) {
@@ -114,24 +113,20 @@ std::vector<std::int64_t> LayersOfStages(const BoundSource& source, SourceStages
 
 }  // namespace
 
-void KeepStages(const BoundSource& source, Degrees& degrees) {
-  SourceStages stages = StagesOfSource(source);
-  const bool are_open = degrees.interleave.value_or(1) == 1 && degrees.stage_layers.empty();
-  if (are_open && degrees.mesh.Size("pp") == stages.count) degrees.stage_layers = LayersOfStages(source, stages);
-}
-
 llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, BoundSource& source,
                                     std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks) {
   UCP_ASSIGN_OR_RETURN(std::optional<Degrees> degrees, format.TargetDegrees(strategy, source.checkpoint.training));
   if (!degrees) return AtomicLayout(source.layout);
   if (!source.bound) return LayOutWithoutSpec(format, strategy, *degrees, source, tensors, remarks);
+  SourceStages stages = StagesOfSource(source);
+  const bool has_stages_of_source = degrees->mesh.Size("pp") == stages.count;
   const bool deals_layers = format.DealsLayers(strategy) && degrees->mesh.Size("pp") > 1;
   Degrees lowered = *degrees;
   if (deals_layers) {  // The stages come later.
     std::erase_if(lowered.mesh.axes, [](const Axis& axis) { return axis.name == "pp"; });
     lowered.stage_layers.clear();
-  } else {
-    KeepStages(source, lowered);
+  } else if (has_stages_of_source && degrees->interleave.value_or(1) == 1 && degrees->stage_layers.empty()) {
+    lowered.stage_layers = LayersOfStages(source, stages);
   }
   std::optional<Layout> layout = LowerToMesh(*source.bound, lowered, source.spec->sink);
   if (!layout) return SpecErrors(*source.spec);
@@ -142,7 +137,7 @@ llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strate
                   CalledInMessages(source.checkpoint.training));
     }
     layout->mesh = degrees->mesh;
-    UCP_RETURN_IF_ERROR(state->PlaceStages({strategy, *degrees, StagesOfSource(source), tensors}, *layout, remarks));
+    UCP_RETURN_IF_ERROR(state->PlaceStages({strategy, *degrees, stages, tensors}, *layout, remarks));
   }
   UCP_RETURN_IF_ERROR(VerifyLayout(*layout));
   return std::move(*layout);

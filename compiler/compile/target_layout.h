@@ -17,8 +17,4 @@ namespace ucp {
 llvm::Expected<Layout> LayOutTarget(const Format& format, const Strategy& strategy, BoundSource& source,
                                     std::span<const LogicalTensor> tensors, std::vector<std::string>& remarks);
 
-// Where a target has as many stages as the source, which is bound, each stage keeps its layers unless the degrees say
-// otherwise.
-void KeepStages(const BoundSource& source, Degrees& degrees);
-
 }  // namespace ucp

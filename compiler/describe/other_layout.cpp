@@ -168,7 +168,7 @@ class Seeing {
                       target, other_.name, known->second.second, known->second.first, name, g);
         }
       }
-      if (degrees_) PutInOrder(parameters);
+      PutInOrder(parameters);
       groups[g].parameters = std::move(parameters);
     }
     return llvm::Error::success();
@@ -198,6 +198,12 @@ class Seeing {
       remarks_.push_back(
           fmt::format("{} entries of modules that are not tensors are left out: the layout `{}` has other modules",
                       extras, other_.name));
+    }
+    if (training.format_state != nullptr && training.format_state->knows_layers()) {
+      remarks_.push_back(
+          fmt::format("the source's modules are those of a pipeline, and the layout `{}` has other modules: the target "
+                      "is that of a model without a pipeline",
+                      other_.name));
     }
     training.format_state.reset();
   }

@@ -130,6 +130,12 @@ class OwnTensors {
     if (first->second->part.has_value() != fused.part.has_value()) {
       return Unsound("tensor `{}` of the target is all of a shard, and a part of another", fused.name);
     }
+    const std::vector<SetId> held = fused.part ? fused.part->held : std::vector<SetId>();
+    const auto [same, holds_others] = pieces_of_.try_emplace({fused.name, held}, &write.pieces);
+    if (!holds_others && *same->second != write.pieces) {
+      return Unsound("two shards hold the same elements of tensor `{}` of the target, and are put together of others",
+                     fused.name);
+    }
     return fused.part ? AddPart(write) : VerifyWhole(write);
   }
 
@@ -173,6 +179,7 @@ class OwnTensors {
   const Plan& plan_;
   std::map<std::string_view, const FusedTensor*> first_of_name_;
   std::map<std::pair<std::string_view, std::string_view>, std::set<SetId>> held_;  // By name and state.
+  std::map<std::pair<std::string_view, std::vector<SetId>>, const std::vector<WrittenPiece>*> pieces_of_;
   std::map<std::pair<std::vector<SetId>, std::vector<std::int64_t>>, bool> covers_;
   std::set<std::pair<std::vector<SetId>, std::vector<std::tuple<SetId, std::int64_t, std::vector<std::int64_t>>>>>
       known_;

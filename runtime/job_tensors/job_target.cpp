@@ -52,7 +52,10 @@ llvm::Expected<Sides> JobTarget::Meet(BoundSource source) {
 llvm::Expected<Sides> JobTarget::MeetInLayout(BoundSource source, std::vector<LogicalTensor> tensors) {
   std::vector<std::string> remarks;
   UCP_ASSIGN_OR_RETURN(OtherLayout other, SeeInLayout(source, tensors, layout_, std::nullopt, remarks));
-  UCP_RETURN_IF_ERROR(LayOutHeld(other.layout, other.tensors));
+  if (llvm::Error error = LayOutHeld(other.layout, other.tensors)) {
+    const FailureText failure = TakeFailure(std::move(error));
+    return Fail(failure.code, "in the layout `{}`: {}", layout_, failure.message);
+  }
   remarks.insert(remarks.end(), laid_out_.files.remarks.begin(), laid_out_.files.remarks.end());
   laid_out_.files.remarks = std::move(remarks);
   if (!not_loaded_.empty() || source.layout.tensors.size() != tensors.size()) {

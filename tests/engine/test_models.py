@@ -25,31 +25,64 @@ from spoken import refused, told
 SPECS = Path(__file__).parents[2] / "specs" / "models"
 
 LLAMA = {
-    "num_hidden_layers": 2, "hidden_size": 12, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
-    "intermediate_size": 10, "vocab_size": 14, "tie_word_embeddings": False,
+    "num_hidden_layers": 2,
+    "hidden_size": 12,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 4,
+    "intermediate_size": 10,
+    "vocab_size": 14,
+    "tie_word_embeddings": False,
 }
 LLAMA_DIMS = {
-    "layers": 2, "hidden": 12, "kv_heads": 2, "group": 3, "head": 4, "pair": 2, "half": 2, "ffn": 10, "vocab": 14,
+    "layers": 2,
+    "hidden": 12,
+    "kv_heads": 2,
+    "group": 3,
+    "head": 4,
+    "pair": 2,
+    "half": 2,
+    "ffn": 10,
+    "vocab": 14,
 }
 QWEN3_MOE = {
-    "num_hidden_layers": 2, "hidden_size": 12, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
-    "moe_intermediate_size": 8, "vocab_size": 14, "num_experts": 3, "tie_word_embeddings": False,
+    "num_hidden_layers": 2,
+    "hidden_size": 12,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 4,
+    "moe_intermediate_size": 8,
+    "vocab_size": 14,
+    "num_experts": 3,
+    "tie_word_embeddings": False,
 }
 QWEN3_MOE_DIMS = {
-    "layers": 2, "hidden": 12, "kv_heads": 2, "group": 3, "head": 4, "ffn": 8, "vocab": 14, "experts": 3,
+    "layers": 2,
+    "hidden": 12,
+    "kv_heads": 2,
+    "group": 3,
+    "head": 4,
+    "ffn": 8,
+    "vocab": 14,
+    "experts": 3,
 }
 MIXTRAL = {
-    "num_hidden_layers": 2, "hidden_size": 12, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 4,
-    "intermediate_size": 8, "vocab_size": 14, "num_local_experts": 3, "tie_word_embeddings": False,
+    "num_hidden_layers": 2,
+    "hidden_size": 12,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 4,
+    "intermediate_size": 8,
+    "vocab_size": 14,
+    "num_local_experts": 3,
+    "tie_word_embeddings": False,
 }
 MODELS = {
     "llama": (LLAMA, LLAMA_DIMS, {"tied": False}),
     "qwen3_moe": (QWEN3_MOE, QWEN3_MOE_DIMS, {}),
     "mixtral": (MIXTRAL, QWEN3_MOE_DIMS, {}),
 }
-PAIRS = [
-    (model, *pair) for model in MODELS for pair in itertools.permutations(Spec(SPECS / f"{model}.ucp").layouts, 2)
-]
+PAIRS = [(model, *pair) for model in MODELS for pair in itertools.permutations(Spec(SPECS / f"{model}.ucp").layouts, 2)]
 
 
 def rules_of(model: str) -> Rules:
@@ -179,9 +212,7 @@ def test_experts_as_transformers_has_them(ucprun: Path, tmp_path: Path) -> None:
     held = {name: parameter.detach() for name, parameter in model.named_parameters()}
     expect_equal(load_file(tmp_path / "memory" / "model.safetensors"), held)
     told(ucprun, tmp_path / "memory", tmp_path / "back", "--to", "safetensors:layout=hub", *spec)
-    expect_equal(
-        load_file(tmp_path / "back" / "model.safetensors"), load_file(tmp_path / "hub" / "model.safetensors")
-    )
+    expect_equal(load_file(tmp_path / "back" / "model.safetensors"), load_file(tmp_path / "hub" / "model.safetensors"))
     loaded, report = Qwen3MoeForCausalLM.from_pretrained(tmp_path / "back", output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
     assert torch.equal(logits(loaded.eval()), logits(model))
@@ -295,6 +326,9 @@ def test_the_catalogue_knows_the_model(ucprun: Path, tmp_path: Path) -> None:
     assert "the model `models/mixtral` of the catalogue fits" in said
     assert "the checkpoint has the layout `memory` of the model `mixtral`" in said
     expect_equal(load_file(tmp_path / "hub" / "model.safetensors"), as_tensors(rules.stored("hub")))
+    (folder / "config.json").write_text(json.dumps(MIXTRAL | {"model_type": "helium"}))
+    said = refused(ucprun, folder, tmp_path / "other", "--to", "safetensors:layout=hub")
+    assert "its layouts are those of the model type `mixtral`, and config.json says `helium`" in said
 
 
 def test_refusals(ucprun: Path, tmp_path: Path) -> None:
@@ -356,15 +390,13 @@ def test_two_layouts_that_fit(ucprun: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.uint8])
 @pytest.mark.parametrize("shape", [(1024, 4096), (1027, 4099), (40, 9001), (9001, 40)])
-def test_large_matrices_turned(
-    dtype: torch.dtype, shape: tuple[int, int], ucprun: Path, tmp_path: Path
-) -> None:
+def test_large_matrices_turned(dtype: torch.dtype, shape: tuple[int, int], ucprun: Path, tmp_path: Path) -> None:
     """Rows of the source that lie far apart become columns, and pairs of rotary places change their order, in tiles."""
     (tmp_path / "turn.ucp").write_text(
         "ucp 1\ndim rows\ndim cols\ndim pair = 2\n"
         "model m { w [rows, cols] v [cols, pair, rows] }\n"
-        "layout stored of m { \"w\" = w \"v\" = v }\n"
-        "layout turned of m { \"t\" = w [cols, rows] \"p\" = v [rows * pair, cols] }\n"
+        'layout stored of m { "w" = w "v" = v }\n'
+        'layout turned of m { "t" = w [cols, rows] "p" = v [rows * pair, cols] }\n'
     )
     (tmp_path / "source").mkdir()
     rows, cols = shape

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from fixtures.hugging_face import Training, load_in_layout
 from fixtures.serve import Call, Conversion, Engines
-from spoken import told
+from spoken import refused, told
 
 
 def expect_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
@@ -155,9 +155,72 @@ def test_parameters_are_in_the_order_of_the_module(
     with torch.device("meta"):
         model = getattr(transformers, f"{kind}ForCausalLM")(configuration)
     for folder in ("job", layout):
-        file = next((tmp_path / folder).rglob("mp_rank_00_model_states.pt"))
-        (group,) = torch.load(file, weights_only=False)["param_shapes"]
-        assert list(group) == [name for name, _ in model.named_parameters()], folder
+        assert order_in(tmp_path / folder) == [name for name, _ in model.named_parameters()], folder
+
+
+@pytest.mark.parametrize("first", ["universal", "dcp"])
+def test_the_order_after_two_conversions(first: str, ucprun: Path, tmp_path: Path) -> None:
+    """Whether the layout changes on the way to whole tensors, or on the way to the job's files."""
+    spec = synthesize(ucprun, tmp_path / "job", "deepspeed:tp=2,dp=2,zero=1")
+    to = "deepspeed:tp=2,dp=2,zero=1,dtype=bf16"
+    told(ucprun, tmp_path / "job", tmp_path / "direct", "--to", f"{to},layout=megatron", *spec)
+    told(ucprun, tmp_path / "job", tmp_path / "whole", "--to", f"{first}:layout=megatron", *spec)
+    told(ucprun, tmp_path / "whole", tmp_path / "then", "--to", to, *spec)
+    said = told(ucprun, tmp_path / "whole", tmp_path / "named", "--to", f"{to},layout=megatron", *spec)
+    assert "the source has the layout `megatron` already" in said
+    expected = order_in(tmp_path / "direct")
+    assert any(name.endswith("linear_qkv.weight") for name in expected)
+    assert order_in(tmp_path / "then") == expected
+    assert order_in(tmp_path / "named") == expected
+
+
+PIPELINE = """ucp 1
+dim layers
+dim hidden
+dim ffn
+mesh pp, dp, tp
+model m {
+  embed [hidden, ffn]
+  gate [layers, ffn, hidden]
+  up [layers, ffn, hidden]
+}
+layout fused of m {
+  "1.weight" = embed at pp.first
+  block "{i+3: layers@pp}" { "up.weight" = [gate: ffn@tp + up: ffn@tp, hidden] }
+}
+layout apart of m {
+  "1.weight" = embed at pp.first
+  block "{i+3: layers@pp}" { "gate.weight" = [gate: ffn@tp, hidden] "up.weight" = [up: ffn@tp, hidden] }
+}
+"""
+
+
+def test_pipelines(ucprun: Path, tmp_path: Path) -> None:
+    """The layout of the source itself changes nothing; another one has other modules than the pipeline's."""
+    (tmp_path / "pipeline.ucp").write_text(PIPELINE)
+    sets = ["--set", "layers=4", "--set", "hidden=6", "--set", "ffn=8"]
+    source = [ucprun, "synth", tmp_path / "pipeline.ucp", tmp_path / "job", "--to", "deepspeed:pp=2,tp=2,dp=1,zero=1"]
+    subprocess.run([*source, "--set", "layout=apart", *sets], check=True, capture_output=True, timeout=60)
+    spec = ["--spec", str(tmp_path / "pipeline.ucp"), *sets]
+    for pp in (1, 2):
+        to = f"deepspeed:pp={pp},tp=4,dp=1,zero=1"
+        told(ucprun, tmp_path / "job", tmp_path / f"plain{pp}", "--to", to, *spec)
+        told(ucprun, tmp_path / "job", tmp_path / f"own{pp}", "--to", f"{to},layout=apart", *spec)
+        files = {path.relative_to(tmp_path / f"plain{pp}"): path for path in (tmp_path / f"plain{pp}").rglob("*.pt")}
+        assert any("layer_" in path.name for path in files)
+        for name, path in files.items():
+            assert (tmp_path / f"own{pp}" / name).read_bytes() == path.read_bytes(), name
+    said = refused(ucprun, tmp_path / "job", tmp_path / "out", "--to", "deepspeed:pp=2,zero=1,layout=fused", *spec)
+    assert "changes the layout, and has 2 pipeline stages" in said
+    said = told(ucprun, tmp_path / "job", tmp_path / "out", "--to", "deepspeed:pp=1,zero=1,layout=fused", *spec)
+    assert "the target is that of a model without a pipeline" in said
+
+
+def order_in(folder: Path) -> list[str]:
+    """Of the parameters, which native files have without names."""
+    file = next(folder.rglob("mp_rank_00_model_states.pt"))
+    (group,) = torch.load(file, weights_only=False)["param_shapes"]
+    return list(group)
 
 
 @pytest.mark.parametrize("stage", [1, 3])

@@ -101,7 +101,7 @@ def test_some_tensors_of_another_layout(trained: tuple[Any, ...]) -> None:
         ("meta", None, "the model `models/qwen3_moe` of the catalogue fits, and has the layouts `memory`, `hub` and"),
         ("hub", "qwen3_moe", "declares no model"),
         (3, SPEC, "layout is the name of a layout, not 3"),
-        ("hub", SPEC, "the checkpoint has no tensor `head`, which rank 0 wants to fill"),
+        ("hub", SPEC, "in the layout `hub`: the checkpoint has no tensor `head`, which rank 0 wants to fill"),
     ],
 )
 def test_refusals(trained: tuple[Any, ...], layout: Any, spec: str | None, sentence: str) -> None:

@@ -80,7 +80,8 @@ TEST(Strategy, TakesWhatItsFormatTakes) {
             unknown + "pp, dp, edp, sp, cp, tp, ep, etp, interleave" + others);
   EXPECT_EQ(
       testing::FailureOf(ParseStrategy("universal:tp=2")).message,
-      "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, ep, dp, zero, engine");
+      "a strategy of the format `universal` has no setting `tp` (did you mean `mp`?); it has mp, ep, dp, zero, engine, "
+      "layout");
   EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:zero=4")).message,
             "`zero` in a strategy of the format `universal` takes a whole number from 1 to 3, not `4`");
   EXPECT_EQ(testing::FailureOf(ParseStrategy("universal:engine=new")).message,

@@ -61,7 +61,7 @@ std::int64_t ElementsOfChunk(const Plan& plan, const TargetRange& range, std::ui
 }
 
 WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done,
-                   const TargetShare& share)
+                   const TargetShare& share, const SourceWaves* waves)
     : plan_(plan), chunk_bytes_(chunk_bytes) {
   AddByPlace();
   FindHoles();
@@ -72,6 +72,7 @@ WorkList::WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vecto
   }
   if (!done.empty()) LeaveOut(done);
   if (!share.is_all()) KeepShare(share);
+  if (waves != nullptr) SortByWave(*waves);
   NumberChunks();
 }
 
@@ -81,6 +82,7 @@ WorkList::Range WorkList::Compact(const TargetRange& range) {
           range.record,
           range.dtype,
           range.source_dtype,
+          0,
           range.record_element,
           range.begin,
           range.end,
@@ -144,6 +146,19 @@ void WorkList::FindHoles() {
   }
 }
 
+void WorkList::SortByWave(const SourceWaves& waves) {
+  const StepEnumerator steps(plan_);
+  for (Range& range : ranges_) {
+    range.wave = static_cast<std::uint32_t>(WaveOf(waves, plan_, steps, PartOf(range, range.begin, range.end)));
+  }
+  std::ranges::stable_sort(ranges_, {}, &Range::wave);
+}
+
+std::uint64_t WorkList::FirstChunkOf(std::uint64_t wave) const {
+  const auto first = std::ranges::lower_bound(ranges_, wave, {}, &Range::wave);
+  return first == ranges_.end() ? chunks_ : first->first_chunk;
+}
+
 void WorkList::NumberChunks() {
   const Range* first = nullptr;  // Of the chunk that may be joined, and the last range that was.
   const Range* last = nullptr;
@@ -162,6 +177,7 @@ void WorkList::NumberChunks() {
 
 // Behind `last` in the chunk that `first` begins.
 bool WorkList::JoinsChunk(const Range& first, const Range& last, const Range& next) const {
+  if (first.wave != next.wave) return false;
   if (plan_.target.record(first.record).file != plan_.target.record(next.record).file) return false;
   const std::uint64_t offset = FileOffset(next);
   const std::uint64_t behind =

@@ -12,6 +12,7 @@
 #include "compiler/plan/steps.h"
 #include "runtime/engine/element_intervals.h"
 #include "runtime/engine/share_out.h"
+#include "runtime/engine/source_waves.h"
 
 namespace ucp {
 
@@ -36,12 +37,14 @@ class WorkList {
  public:
   // No chunk is larger than `chunk_bytes` in either of its dtypes, which must hold at least one element of any dtype;
   // the bytes between the ranges of a chunk count. The plan must outlive this. The elements of `done` are left out;
-  // Unite() made it, and it ends within the plan's elements. So are the parts of other ranks.
+  // Unite() made it, and it ends within the plan's elements. So are the parts of other ranks. The chunks of one of the
+  // `waves` of the source come before those of the next; null: all of the source is there.
   WorkList(const Plan& plan, std::uint64_t chunk_bytes, const std::vector<ElementInterval>& done = {},
-           const TargetShare& share = {});
+           const TargetShare& share = {}, const SourceWaves* waves = nullptr);
 
   std::uint64_t chunks() const { return chunks_; }
-  std::uint64_t element_bytes() const;  // Of all chunks, as they are written.
+  std::uint64_t FirstChunkOf(std::uint64_t wave) const;  // Of a wave behind the last, and those behind it: chunks().
+  std::uint64_t element_bytes() const;                   // Of all chunks, as they are written.
   // Returns the ranges of a chunk, in the order of their places. Of more than one each begins in memory where a number
   // may, if the first does.
   std::vector<TargetRange> chunk(std::uint64_t number) const;
@@ -66,6 +69,7 @@ class WorkList {
     RecordId record;
     DType dtype = DType::kFloat32;
     DType source_dtype = DType::kFloat32;
+    std::uint32_t wave = 0;
     std::int64_t record_element = 0;
     std::int64_t begin = 0;
     std::int64_t end = 0;
@@ -76,6 +80,7 @@ class WorkList {
   Range Compact(const TargetRange& range);
   void AddByPlace();
   void FindHoles();
+  void SortByWave(const SourceWaves& waves);
   void NumberChunks();
   bool JoinsChunk(const Range& first, const Range& last, const Range& next) const;
   std::vector<Range>::const_iterator FirstOf(std::uint64_t number) const;

@@ -19,6 +19,7 @@
 #include "runtime/engine/engine_report.h"
 #include "runtime/engine/share_out.h"
 #include "runtime/engine/source_of_nodes.h"
+#include "runtime/engine/source_waves.h"
 #include "runtime/engine/state_digests.h"
 #include "runtime/storage/file_system.h"
 
@@ -38,6 +39,7 @@ struct ExecutionOptions : EngineOptions {
   std::vector<std::string> progress_before;
   std::vector<int> node_of_rank;                  // NodesOfRanks(); empty: all are on one node.
   std::uint64_t stretch_border = kStretchBorder;  // Where a file may be cut that several ranks write (share_out.h).
+  const SourceWaves* waves = nullptr;             // Of the source, for a run that keeps nothing; null: it is there.
   SourceOfNodes* nodes = nullptr;                 // Where the source is read; null: every rank sees all of it.
   std::vector<FileVersion> source_versions;       // The versions of files whose headers were read; empty: unknown.
 };

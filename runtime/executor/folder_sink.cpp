@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "compiler/support/check.h"
 #include "compiler/support/error.h"
 #include "compiler/support/out_of_memory.h"
 #include "runtime/digest/sums_codec.h"
@@ -61,7 +62,7 @@ FolderSink::FolderSink(Engine& engine, const std::string& folder, FileSystem& fi
       is_copy_(CopiesOf(ranks_.rank(), parts)),
       parallel_(engine.parallel()),
       done_before_(done_before),
-      work_(plan_, sizes.chunk_bytes, done_before, share_),
+      work_(plan_, sizes.chunk_bytes, done_before, share_, options.waves),
       target_(plan_, folder, files, work_.WorkOfFiles(), work_.holes(), options.open_files.writing, share_),
       bytes_before_(BytesOfElements(plan_, share_) - work_.element_bytes()),
       stretches_(CutIntoStretches(work_.chunks(), parallel_.threads)),
@@ -87,7 +88,7 @@ llvm::Error FolderSink::Prepare(Engine& engine) {
 llvm::Error FolderSink::Fill(Engine& engine) {
   if (!share_.has_shared_files()) UCP_RETURN_IF_ERROR(target_.CreateFiles(parallel_, engine.scratch()));
   engine.BeginPhaseOf("move");
-  return RunChunks();
+  return options_.waves == nullptr ? RunChunks() : RunWaves(*options_.waves);
 }
 
 // Finishes the files that no rank could finish by itself. The leader syncs all that is kept before it appears (I2),
@@ -106,20 +107,40 @@ llvm::Error FolderSink::Finish(Engine& engine) {
   return Agree(ranks_, WithinMemory([&] { return finish(of_ranks); }));
 }
 
+// All ranks are through with a wave before the source of the next one takes its place. One that fails stops the others.
+llvm::Error FolderSink::RunWaves(const SourceWaves& waves) {
+  UCP_CHECK(!options_.keep, "a run in waves that keeps its progress");
+  for (std::uint64_t wave = 0; wave < waves.count; ++wave) {
+    if (wave > 0) UCP_RETURN_IF_ERROR(Agree(ranks_, waves.next(wave)));
+    const std::uint64_t first = work_.FirstChunkOf(wave);
+    stretches_ = CutIntoStretches(work_.FirstChunkOf(wave + 1) - first, parallel_.threads);
+    for (WorkStretch& stretch : stretches_) {
+      for (std::uint64_t* chunk : {&stretch.begin, &stretch.end, &stretch.next}) *chunk += first;
+    }
+    llvm::Error error = WithinMemory([&] { return RunChunks(); });
+    if (error) ranks_.AskToStop();
+    UCP_RETURN_IF_ERROR(Agree(ranks_, std::move(error)));
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error FolderSink::RunChunks() {
+  auto are_done = [&] {
+    return std::ranges::all_of(stretches_, [](const WorkStretch& stretch) { return stretch.next == stretch.end; });
+  };
   auto run = [&](unsigned thread, std::uint64_t number) -> llvm::Error {
     UCP_RETURN_IF_ERROR(RunChunk(thread, work_.chunk(number)));
     if (HasPassed(options_.journal_seconds) || IsAskedToStop(thread)) pause_ = true;
     return llvm::Error::success();
   };
-  while (ChunksDone() < work_.chunks()) {
+  while (!are_done()) {
     pause_ = false;
     UCP_RETURN_IF_ERROR(ForEachUntilPaused(stretches_, parallel_, pause_, run));
     const bool is_cancelled = parallel_.cancelled != nullptr && *parallel_.cancelled;
     if (is_cancelled || is_asked_to_stop_) return Fail(ErrorCode::kCancelled, "interrupted");
     // Data that is synced at the end need not be synced by the commit, which can also take long.
-    const double seconds = ChunksDone() < work_.chunks() ? options_.journal_seconds
-                                                         : std::min(options_.journal_seconds, kSecondsWorthKeeping);
+    const double seconds =
+        are_done() ? std::min(options_.journal_seconds, kSecondsWorthKeeping) : options_.journal_seconds;
     if (HasPassed(seconds)) UCP_RETURN_IF_ERROR(Keep());
   }
   return llvm::Error::success();

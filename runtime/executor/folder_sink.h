@@ -65,6 +65,7 @@ class FolderSink : public Sink {
  private:
   using Clock = std::chrono::steady_clock;
 
+  [[nodiscard]] llvm::Error RunWaves(const SourceWaves& waves);
   [[nodiscard]] llvm::Error RunChunks();
   [[nodiscard]] llvm::Error RunChunk(unsigned thread, const std::vector<TargetRange>& ranges);
   bool IsAskedToStop(unsigned thread);

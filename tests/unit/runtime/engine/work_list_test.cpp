@@ -72,6 +72,29 @@ std::map<std::pair<RecordId, std::int64_t>, int> Elements(const WorkList& work) 
   return elements;
 }
 
+// Of two waves, whose borders are anywhere in a file: the chunks of each stand together, and a chunk is of one.
+TEST(WorkListTest, ChunksStandWaveByWave) {
+  SmallConversion small({{"a", {6, 4}}, {"b", {8}}, {"c", {4, 6, 2}}});
+  small.AddSource({});
+  small.SetTarget({.tp = 2, .dp = 3, .alignment = 4});
+  small.Finish();
+  const Plan& plan = small.plan();
+  SourceWaves waves{3, [](const StoredFile&, std::uint64_t offset) { return offset / 4 % 2 == 0 ? 2 : 0; }, {}};
+  const WorkList work(plan, 100, {}, {}, &waves);
+  const StepEnumerator steps(plan);
+  EXPECT_EQ(work.FirstChunkOf(0), 0U);
+  EXPECT_EQ(work.FirstChunkOf(1), work.FirstChunkOf(2));
+  EXPECT_GT(work.FirstChunkOf(1), 0U);
+  EXPECT_LT(work.FirstChunkOf(2), work.chunks());
+  EXPECT_EQ(work.FirstChunkOf(3), work.chunks());
+  for (std::uint64_t number = 0; number < work.chunks(); ++number) {
+    for (const TargetRange& range : work.chunk(number)) {
+      EXPECT_EQ(WaveOf(waves, plan, steps, range), number < work.FirstChunkOf(1) ? 0U : 2U);
+    }
+  }
+  EXPECT_EQ(Elements(work), Elements(WorkList(plan, 100)));
+}
+
 // Some chunks are done with one size, some of the rest with another, and so on: each element is done once, and files
 // know whether they were begun.
 TEST(WorkListTest, WhatIsDoneIsLeftOut) {

@@ -9,14 +9,8 @@
 #include "compiler/support/error.h"
 
 namespace ucp {
-namespace {
-
-// Tensors up to this size that are neither the model's nor moments of its optimizer are carried as values.
-constexpr std::uint64_t kMostSmallBytes = 64 << 10;
-
-}  // namespace
-
 std::string SegmentName(std::size_t rank) { return fmt::format("rank_{}", rank); }
+bool IsSegmentName(const std::string& name) { return !name.ends_with(".pt"); }
 std::string ValuesName(std::size_t rank) { return fmt::format("rank_{}_values.pt", rank); }
 
 JobItems::JobItems(ReadableFileSystem& files, Checkpoint& checkpoint)

@@ -21,8 +21,12 @@ namespace ucp {
 // The folder of a job's state. `/dev/null` is not a folder, so no other file has such a path.
 inline constexpr const char* kJobFolder = "/dev/null/job";
 
+// Tensors up to this size that are neither the model's nor moments of its optimizer are carried as values.
+inline constexpr std::uint64_t kMostSmallBytes = std::uint64_t{64} << 10;
+
 // "rank_3": the file that is the rank's segment.
 std::string SegmentName(std::size_t rank);
+bool IsSegmentName(const std::string& name);  // Of files of kJobFolder.
 // "rank_3_values.pt": an archive of torch.save, of a dict of the rank's values by key.
 std::string ValuesName(std::size_t rank);
 

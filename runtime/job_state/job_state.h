@@ -41,7 +41,7 @@ std::string Encode(const HeldState& state);
 // Fails (kBadData) for bytes that Encode() did not make.
 llvm::Expected<HeldState> DecodeHeldState(std::string_view bytes);
 
-// A box that a rank stages: its place in the rank's segment of memory, where it is row-major.
+// A box that a rank stages: its place in the file that is the rank's segment of memory, where it is row-major.
 struct StagedBox {
   std::size_t entry = 0;  // Of the rank's HeldState.
   std::size_t box = 0;    // Of the entry.
@@ -57,11 +57,22 @@ struct ReplicatedBox {
   bool operator==(const ReplicatedBox&) const = default;
 };
 
+// A save whose boxes do not fit into the segments at once is staged in waves. Bytes [w * window, (w + 1) * window) of
+// the file that stands for a segment are those of wave w, and all waves use the same memory.
+struct StagingWaves {
+  std::uint64_t count = 1;
+  std::uint64_t window = 0;  // 0: there is one wave, which is all of the file.
+
+  std::uint64_t WaveOf(std::uint64_t offset) const { return window == 0 ? 0 : offset / window; }
+  std::uint64_t PlaceOf(std::uint64_t offset) const { return window == 0 ? offset : offset % window; }
+};
+
 // The share of one rank in a save.
 struct RankShare {
   std::vector<StagedBox> boxes;     // By entry and box.
   std::vector<std::size_t> values;  // Entries whose values are this rank's.
-  std::uint64_t bytes = 0;          // Of its segment.
+  std::uint64_t bytes = 0;          // Of the file that its segment is.
+  std::uint64_t segment_bytes = 0;  // Of the segment: those of the largest wave.
   std::vector<ReplicatedBox> replicas;
 };
 
@@ -78,6 +89,7 @@ struct JoinedState {
   std::vector<Replicas> replicas;
   std::optional<dcp::PartOfJob>
       part;  // By key: the ranks are those of one machine, and hold a part of the job's state.
+  StagingWaves waves;
 };
 
 // Segments place boxes at multiples of this.

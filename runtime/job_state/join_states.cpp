@@ -183,6 +183,7 @@ class Joiner {
       }
     }
     for (RankShare& share : joined_.ranks) {
+      share.segment_bytes = share.bytes;
       llvm::sort(share.boxes, [](const StagedBox& a, const StagedBox& b) {
         return std::tie(a.entry, a.box) < std::tie(b.entry, b.box);
       });

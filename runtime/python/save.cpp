@@ -140,21 +140,34 @@ std::uint64_t BeginForPython(SaveClient& client, const nb::bytes& path, const st
   return client.Begin(std::move(call));
 }
 
-bool WaitForPython(SaveClient& client, std::uint64_t number, int step, double seconds) {
+template <typename Wait>
+bool WaitUnlocked(const Wait& wait) {
   llvm::Expected<bool> reached = false;
   {
     nb::gil_scoped_release unlocked;
-    reached = client.WaitFor(number, static_cast<SaveStep>(step), seconds);
+    reached = wait();
   }
   Raise(reached.takeError());
   return *reached;
 }
 
+bool WaitForPython(SaveClient& client, std::uint64_t number, int step, double seconds) {
+  return WaitUnlocked([&] { return client.WaitFor(number, static_cast<SaveStep>(step), seconds); });
+}
+
+bool WaitForWaveForPython(SaveClient& client, std::uint64_t number, std::uint64_t wave, double seconds) {
+  return WaitUnlocked([&] { return client.WaitForWave(number, wave, seconds); });
+}
+
 nb::tuple LayoutForPython(const SaveClient& client) {
   const LaidOutMessage layout = client.layout();
   nb::list boxes;
-  for (const StagedBox& box : layout.boxes) boxes.append(nb::make_tuple(box.entry, box.box, box.offset, box.bytes));
-  return nb::make_tuple(boxes, nb::cast(layout.values), layout.segment_bytes, layout.plan, layout.holds_all);
+  const std::uint64_t room = client.room() * layout.segment_bytes;
+  for (const StagedBox& box : layout.boxes) {
+    boxes.append(nb::make_tuple(box.entry, box.box, room + layout.waves.PlaceOf(box.offset), box.bytes,
+                                layout.waves.WaveOf(box.offset)));
+  }
+  return nb::make_tuple(boxes, nb::cast(layout.values), layout.waves.count, layout.plan, layout.holds_all);
 }
 
 void AddSettings(nb::module_& module) {
@@ -177,6 +190,7 @@ void AddSettings(nb::module_& module) {
       .def_rw("reads_memory", &SaverSettings::reads_memory)
       .def_rw("verifies_replicas", &SaverSettings::verifies_replicas)
       .def_rw("rooms", &SaverSettings::rooms)
+      .def_rw("staging_bytes", &SaverSettings::staging_bytes)
       .def_rw("part", &SaverSettings::part)
       .def_prop_rw(
           "lock_file",
@@ -203,6 +217,7 @@ void AddSave(nb::module_& module) {
       .def("begin", &BeginForPython, nb::arg("path"), nb::arg("tag"), nb::arg("force"), nb::arg("values"),
            nb::arg("problem"), nb::arg("state").none(), nb::arg("memory").none())
       .def("wait", &WaitForPython, nb::arg("number"), nb::arg("step"), nb::arg("seconds"))
+      .def("wait_for_wave", &WaitForWaveForPython, nb::arg("number"), nb::arg("wave"), nb::arg("seconds"))
       .def("report", &SaveClient::ReportOf, nb::arg("number"))
       .def("finish_staging", &SaveClient::FinishStaging, nb::arg("number"), nb::arg("problem") = "")
       .def("layout", &LayoutForPython)

@@ -20,10 +20,12 @@ bool HasMemories(const BoxMemories& memories, std::span<const StagedBox> boxes) 
 
 }  // namespace
 
-llvm::Error RankMemory::Give(std::span<const StagedBox> boxes, std::uint64_t bytes, std::size_t rooms, const Own* own) {
+llvm::Error RankMemory::Give(std::span<const StagedBox> boxes, std::uint64_t bytes, const StagingWaves& waves,
+                             std::size_t rooms, const Own* own) {
   segment_ = Segment();  // Its memory may be needed.
   remote_ = nullptr;
-  bytes_ = bytes;
+  waves_ = waves;
+  bytes_ = waves.count == 1 ? bytes : waves.count * waves.window;
   if (own != nullptr && HasMemories(own->memories, boxes)) {
     remote_ = std::make_unique<RemoteMemory>(static_cast<pid_t>(own->process), boxes, own->memories);
     if (remote_->IsReadable()) return llvm::Error::success();
@@ -36,6 +38,8 @@ llvm::Error RankMemory::Give(std::span<const StagedBox> boxes, std::uint64_t byt
 void RankMemory::AddTo(SegmentFiles& files, const std::string& name, std::size_t room) const {
   if (remote_ != nullptr) {
     files.Add(name, *remote_, bytes_);
+  } else if (waves_.count > 1) {
+    files.Add(name, segment_.room(room), waves_);
   } else {
     files.Add(name, segment_.room(room));
   }

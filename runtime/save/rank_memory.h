@@ -24,10 +24,10 @@ class RankMemory {
     BoxMemories memories;
   };
 
-  // For these boxes, `bytes` together, of so many saves at a time. `own`: null if memory is not to be read. The memory
-  // of before is given up first.
-  [[nodiscard]] llvm::Error Give(std::span<const StagedBox> boxes, std::uint64_t bytes, std::size_t rooms,
-                                 const Own* own);
+  // For these boxes, in a segment of `bytes`, of so many saves at a time. `own`: null if memory is not to be read. The
+  // memory of before is given up first.
+  [[nodiscard]] llvm::Error Give(std::span<const StagedBox> boxes, std::uint64_t bytes, const StagingWaves& waves,
+                                 std::size_t rooms, const Own* own);
 
   bool is_own() const { return remote_ != nullptr; }
   int descriptor() const { return segment_.descriptor(); }
@@ -37,7 +37,8 @@ class RankMemory {
  private:
   Segment segment_;
   std::unique_ptr<RemoteMemory> remote_;  // In place of `segment_`.
-  std::uint64_t bytes_ = 0;
+  StagingWaves waves_;
+  std::uint64_t bytes_ = 0;  // Of the file.
 };
 
 }  // namespace ucp

@@ -230,7 +230,8 @@ class Relay {
     if (is_writing_) Finish();  // The first writer has ended that save.
     rank.bytes = layout.segment_bytes;
     const RankMemory::Own* own = settings_.reads_memory ? &rank.own : nullptr;
-    llvm::Error error = rank.memory.Give(layout.boxes, layout.segment_bytes, settings_.rooms, own);
+    llvm::Error error = rank.memory.Give(layout.boxes, layout.segment_bytes, layout.waves, settings_.rooms, own);
+    waves_ = layout.waves;
     rank.lacks_memory = static_cast<bool>(error);
     if (!error) {
       llvm::consumeError(Send(rank.rank, SaveMessageKind::kLaidOut, bytes, rank.memory.descriptor()));
@@ -246,19 +247,13 @@ class Relay {
   llvm::Error Write(const std::string& bytes) {
     UCP_ASSIGN_OR_RETURN(const WriteMessage call, DecodeWrite(bytes));
     if (is_writing_) Finish();
-    ConversionOptions destination;
-    destination.destination = call.path;
-    destination.force = call.force;
-    ExecutionOptions execution;
-    execution.ranks = writers_.get();
-    execution.threads = settings_.threads;
-    execution.memory_bytes = settings_.memory_bytes;
+    WrittenSave::Job job{nullptr, settings_, call.path, "", call.force, writers_.get(), 0, waves_};
     for (const RelayedRank& rank : ranks_) {
       rank.memory.AddTo(files_, SegmentName(rank.number), call.room);
-      execution.memory_bytes += rank.bytes;  // They count as this process's.
+      job.staged_bytes += rank.bytes;
     }
     is_writing_ = true;
-    written_.Start(files_, {nullptr, settings_.request, std::move(destination), std::move(execution)}, done_.number());
+    written_.Start(files_, std::move(job), done_.number());
     return llvm::Error::success();
   }
 
@@ -278,6 +273,7 @@ class Relay {
   WriterMachines machines_;
   std::unique_ptr<SocketRanks> writers_;
   std::vector<RelayedRank> ranks_;
+  StagingWaves waves_;
   bool is_writing_ = false;
   WrittenSave written_;
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -33,6 +34,19 @@ llvm::Expected<std::vector<SumLanes>> SumsOfBoxes(std::span<const BoxMemory* con
   std::vector<SumLanes> lanes;
   for (const SharedKeyedSum& sum : sums) lanes.push_back(sum.Get().lanes);
   return lanes;
+}
+
+llvm::Expected<std::vector<SumLanes>> SumsOfReplicas(std::span<const ReplicatedBox> replicas, const HeldState& state,
+                                                     const BoxMemories& memories, const ParallelOptions& options) {
+  std::vector<const BoxMemory*> boxes;
+  for (const ReplicatedBox& box : replicas) {
+    boxes.push_back(&memories[box.entry][box.box]);
+    const bool is_empty = std::ranges::find(boxes.back()->sizes, 0) != boxes.back()->sizes.end();
+    if (boxes.back()->address != nullptr || is_empty) continue;
+    return Fail(ErrorCode::kUnsupported, "`{}` is on a device; replicas are compared in the host's memory alone",
+                state[box.entry].key);
+  }
+  return SumsOfBoxes(boxes, options);
 }
 
 llvm::Error CompareReplicas(const JoinedState& state, std::span<const std::vector<SumLanes>> sums) {

@@ -166,9 +166,12 @@ void SaveClient::Close() { shared_->queue.Close(); }
 
 LaidOutMessage SaveClient::layout() const {
   std::lock_guard lock(shared_->mutex);
-  LaidOutMessage layout = shared_->layout;
-  for (StagedBox& box : layout.boxes) box.offset += shared_->room * layout.segment_bytes;
-  return layout;
+  return shared_->layout;
+}
+
+std::size_t SaveClient::room() const {
+  std::lock_guard lock(shared_->mutex);
+  return shared_->room;
 }
 
 std::uint64_t SaveClient::Begin(SaveCall call) { return shared_->queue.Add(std::move(call)); }
@@ -179,6 +182,10 @@ void SaveClient::FinishStaging(std::uint64_t number, const std::string& problem)
 
 llvm::Expected<bool> SaveClient::WaitFor(std::uint64_t number, SaveStep step, double seconds) {
   return shared_->queue.WaitFor(number, step, seconds);
+}
+
+llvm::Expected<bool> SaveClient::WaitForWave(std::uint64_t number, std::uint64_t wave, double seconds) {
+  return shared_->queue.WaitForWave(number, wave, seconds);
 }
 
 std::string SaveClient::ReportOf(std::uint64_t number) const { return shared_->queue.ReportOf(number); }
@@ -277,8 +284,12 @@ llvm::Error SaveClient::RunSave(std::uint64_t number, SaveCall call) {
     if (answer.kind == static_cast<std::uint64_t>(SaveMessageKind::kLaidOut)) UCP_RETURN_IF_ERROR(TakeLayout(answer));
     UCP_ASSIGN_OR_RETURN(answer, Receive());
   }
-  UCP_ASSIGN_OR_RETURN(const BeginMessage begin, DecodeBegin(answer.bytes));
-  return Stage({number, begin.room}, call.path);
+  while (true) {
+    UCP_ASSIGN_OR_RETURN(const BeginMessage begin, DecodeBegin(answer.bytes));
+    UCP_ASSIGN_OR_RETURN(const bool goes_on, Stage({number, begin.room, begin.wave}, call.path));
+    if (!goes_on) return llvm::Error::success();
+    UCP_ASSIGN_OR_RETURN(answer, Receive());
+  }
 }
 
 // Asks for a save, until the writer's first answer. A writer that dies while it waits for other ranks has done nothing:
@@ -306,53 +317,46 @@ llvm::Expected<SocketMessage> SaveClient::CallOnce(const std::string& bytes) {
   return Receive();
 }
 
-llvm::Error SaveClient::Stage(const BeginMessage& begin, std::string path) {
+// Returns whether another wave follows. Otherwise the save is in flight.
+llvm::Expected<bool> SaveClient::Stage(const BeginMessage& begin, const std::string& path) {
+  const LaidOutMessage& layout = shared_->layout;
   std::vector<StagedCopy> copies;
   bool waits = false;
   {
     std::lock_guard lock(shared_->mutex);
     shared_->room = begin.room;
   }
-  for (const StagedBox& box : shared_->layout.boxes) {
-    if (is_read_directly_) break;
+  for (const StagedBox& box : layout.boxes) {
+    if (is_read_directly_ || box.bytes == 0) continue;
     const BoxMemory& memory = memories_[box.entry][box.box];
-    if (memory.address != nullptr) {
-      copies.push_back({&memory, segment_.room(begin.room).data() + box.offset});
-    } else if (box.bytes > 0) {
-      waits = true;
-    }
+    waits = waits || memory.address == nullptr;  // In each wave, whatever the caller has for it.
+    if (memory.address == nullptr || layout.waves.WaveOf(box.offset) != begin.wave) continue;
+    copies.push_back({&memory, segment_.room(begin.room).data() + layout.waves.PlaceOf(box.offset)});
   }
-  shared_->queue.BeginStaging(begin.number, waits);
+  shared_->queue.BeginStaging(begin.number, begin.wave, waits);
   UCP_RETURN_IF_ERROR(StageBoxes(copies, {threads_, nullptr}));
   std::string problem = shared_->queue.WaitForCaller(begin.number);
-  llvm::Expected<std::vector<SumLanes>> digests = DigestsOfReplicas();
+  llvm::Expected<std::vector<SumLanes>> digests = std::vector<SumLanes>();
+  if (begin.wave == 0) digests = SumsOfReplicas(layout.replicas, join_.state, memories_, {threads_, nullptr});
   if (!digests) problem = TakeFailure(digests.takeError()).message;
+  const bool goes_on = problem.empty() && begin.wave + 1 < layout.waves.count;
   llvm::Error error = llvm::Error::success();
   if (problem.empty()) {
     error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kStaged),
                          Encode(StagedMessage{begin.number, std::move(*digests)}));
-    shared_->queue.HasStaged(begin.number);  // From now on the rank may end: the message is sent.
+    if (!goes_on) shared_->queue.HasStaged(begin.number);  // From now on the rank may end: the message is sent.
   } else {
     // The writer tells all ranks.
     error = socket_.Send(static_cast<std::uint64_t>(SaveMessageKind::kFailed),
                          Encode(FailedMessage{begin.number, ErrorCode::kIo, problem}));
   }
-  in_flight_.push_back({begin.number, std::move(path)});
-  if (error) llvm::consumeError(llvm::joinErrors(std::move(error), WriterIsGone()));
-  return llvm::Error::success();
-}
-
-// Of the boxes that other ranks hold as well, if they are to be compared.
-llvm::Expected<std::vector<SumLanes>> SaveClient::DigestsOfReplicas() const {
-  std::vector<const BoxMemory*> boxes;
-  for (const ReplicatedBox& box : shared_->layout.replicas) {
-    boxes.push_back(&memories_[box.entry][box.box]);
-    const bool is_empty = std::ranges::find(boxes.back()->sizes, 0) != boxes.back()->sizes.end();
-    if (boxes.back()->address != nullptr || is_empty) continue;
-    return Fail(ErrorCode::kUnsupported, "`{}` is on a device; replicas are compared in the host's memory alone",
-                join_.state[box.entry].key);
-  }
-  return SumsOfBoxes(boxes, {threads_, nullptr});
+  if (!goes_on) in_flight_.push_back({begin.number, path});
+  if (!error) return goes_on;
+  llvm::consumeError(std::move(error));
+  llvm::Error gone = WriterIsGone();
+  if (goes_on) return gone;
+  llvm::consumeError(std::move(gone));  // All in flight have failed.
+  return false;
 }
 
 // The writer's next message that is not about one in flight; its failures are this side's.

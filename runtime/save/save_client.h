@@ -48,9 +48,10 @@ class SaveClient {
   ~SaveClient();
   SaveClient(const SaveClient&) = delete;
 
-  // As they were laid out last, with the offsets in segment() at which the save stages that is at kStaging. Before any
-  // save, or while one is at kStaging.
+  // As they were laid out last. The boxes of a wave have their PlaceOf() in the room() of segment() that the save has
+  // which is at kStaging. Before any save, or while one is at kStaging.
   LaidOutMessage layout() const;
+  std::size_t room() const;
   std::span<std::byte> segment() const { return segment_.memory(); }
   // Until the segment ends, as it does when a state of another shape is laid out. At the same times.
   void KeepWithSegment(std::shared_ptr<void> user) { segment_.Keep(std::move(user)); }
@@ -58,12 +59,14 @@ class SaveClient {
   // Returns the save's number, at once. Saves are staged one after another; as many as the segment has rooms are in
   // flight.
   std::uint64_t Begin(SaveCall call);
-  // The caller has staged its boxes of a save that is at kStaging.
-  // `problem`: why it could not; the save fails on all ranks. Empty: it has.
+  // The caller has staged its boxes of a save that is at kStaging, those of the wave that WaitForWave() was for. It
+  // calls this for each wave if it has boxes to stage in any. `problem`: why it could not; the save fails on all ranks.
+  // Empty: it has.
   void FinishStaging(std::uint64_t number, const std::string& problem = "");
 
   // Waits until the save has come so far, for so long at most; whether it has. Fails if the save has failed.
   llvm::Expected<bool> WaitFor(std::uint64_t number, SaveStep step, double seconds);
+  llvm::Expected<bool> WaitForWave(std::uint64_t number, std::uint64_t wave, double seconds);
   // Of a save that is at kDone and has not failed: JSON.
   std::string ReportOf(std::uint64_t number) const;
 
@@ -91,8 +94,7 @@ class SaveClient {
   void Run();
   std::optional<SaveQueue::Taken> NextSave();
   [[nodiscard]] llvm::Error RunSave(std::uint64_t number, SaveCall call);
-  [[nodiscard]] llvm::Error Stage(const BeginMessage& begin, std::string path);
-  llvm::Expected<std::vector<SumLanes>> DigestsOfReplicas() const;
+  llvm::Expected<bool> Stage(const BeginMessage& begin, const std::string& path);
   llvm::Expected<SocketMessage> Receive();
   llvm::Expected<SocketMessage> ReceiveAny();
   void HearOfEnd();

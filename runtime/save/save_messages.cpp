@@ -1,6 +1,7 @@
 #include "runtime/save/save_messages.h"
 
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "runtime/wire/byte_codec.h"
@@ -9,6 +10,12 @@ namespace ucp {
 namespace {
 
 llvm::Error Damaged() { return MakeError(ErrorCode::kIo, "a message between a rank and the writer is damaged"); }
+
+// The size of the file that they are is a number.
+bool IsPossible(const StagingWaves& waves) {
+  if (waves.count <= 1) return waves.count == 1 && waves.window == 0;
+  return waves.window > 0 && waves.count <= std::numeric_limits<std::uint64_t>::max() / waves.window;
+}
 
 void AddTexts(wire::ByteWriter& writer, const std::vector<std::string>& texts) {
   writer.Add(std::uint64_t{texts.size()});
@@ -81,6 +88,7 @@ SaverSettings ReadSettings(std::string_view bytes) {
   settings.verifies_replicas = reader.Number() != 0;
   settings.finishes_orphans = reader.Number() != 0;
   settings.rooms = reader.Number();
+  settings.staging_bytes = reader.Number();
   if (const std::uint64_t part = reader.Number(); part > 0) settings.part = part - 1;
   settings.lock_file = reader.Text();
   return settings;
@@ -108,6 +116,7 @@ std::string Encode(const SaverSettings& settings) {
   writer.Add(std::uint64_t{settings.verifies_replicas});
   writer.Add(std::uint64_t{settings.finishes_orphans});
   writer.Add(settings.rooms);
+  writer.Add(settings.staging_bytes);
   writer.Add(settings.part ? *settings.part + 1 : 0);
   writer.Add(std::string_view(settings.lock_file));
   return writer.bytes();
@@ -172,6 +181,8 @@ std::string Encode(const LaidOutMessage& message) {
     writer.Add(std::uint64_t{box.box});
   }
   writer.Add(std::uint64_t{message.holds_all});
+  writer.Add(message.waves.count);
+  writer.Add(message.waves.window);
   return writer.bytes();
 }
 
@@ -195,7 +206,9 @@ llvm::Expected<LaidOutMessage> DecodeLaidOut(std::string_view bytes) {
     box.box = reader.Number();
   }
   message.holds_all = reader.Number() != 0;
-  if (!reader.is_at_end()) return Damaged();
+  message.waves.count = reader.Number();
+  message.waves.window = reader.Number();
+  if (!reader.is_at_end() || !IsPossible(message.waves)) return Damaged();
   return message;
 }
 
@@ -235,12 +248,13 @@ std::string Encode(const BeginMessage& message) {
   wire::ByteWriter writer;
   writer.Add(message.number);
   writer.Add(message.room);
+  writer.Add(message.wave);
   return writer.bytes();
 }
 
 llvm::Expected<BeginMessage> DecodeBegin(std::string_view bytes) {
   wire::ByteReader reader(bytes);
-  BeginMessage message{reader.Number(), reader.Number()};
+  BeginMessage message{reader.Number(), reader.Number(), reader.Number()};
   if (!reader.is_at_end() || message.room >= kMostRooms) return Damaged();
   return message;
 }

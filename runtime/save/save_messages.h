@@ -9,6 +9,7 @@
 // - SaveMessage, of the rank: a save, with its path and the values.
 // - BeginMessage, of the writer: all ranks have called, and nobody reads this room of the segments, so stage there now.
 // - StagedMessage, of the rank: the room holds the state. With several rooms the next SaveMessage may follow at once.
+//   Where a state is staged in waves, both come once for each.
 // - DoneMessage, of the writer: the checkpoint is at its path.
 // - FailedMessage, in place of any of the writer's; to a JoinMessage it is the last one.
 // - kLeave, of the rank: no more saves.
@@ -67,6 +68,7 @@ struct SaverSettings {
   bool verifies_replicas = false;     // A save fails where ranks hold one box with other elements.
   bool finishes_orphans = true;       // A save that was staged is written even if the job has died.
   std::uint64_t rooms = 1;            // Of each segment.
+  std::uint64_t staging_bytes = 0;    // The most that a rank stages at a time; 0: all that it has.
   std::optional<std::uint64_t> part;  // The ranks are those of one machine, which saves this part of the job's state.
   std::string lock_file;              // On which the writer has a shared lock as long as it lives. Empty: none.
 };
@@ -97,10 +99,11 @@ struct JoinMessage {
 struct LaidOutMessage {
   std::vector<StagedBox> boxes;
   std::vector<std::size_t> values;      // Entries whose values the rank sends with each save.
-  std::uint64_t segment_bytes = 0;      // Of one room, in which boxes have their offsets.
+  std::uint64_t segment_bytes = 0;      // Of one room.
   std::string plan;                     // JSON: what a save will write.
   std::vector<ReplicatedBox> replicas;  // With SaverSettings::verifies_replicas: whose digests the rank sends.
   bool holds_all = true;                // Otherwise the ranks, which are those of one machine, hold parts of tensors.
+  StagingWaves waves = {};              // Boxes have their offsets in the file of all waves.
 };
 
 struct SaveMessage {
@@ -118,11 +121,12 @@ struct SaveMessage {
 struct BeginMessage {
   std::uint64_t number = 0;
   std::uint64_t room = 0;
+  std::uint64_t wave = 0;
 };
 
 struct StagedMessage {
   std::uint64_t number = 0;
-  std::vector<SumLanes> digests;  // Of LaidOutMessage::replicas.
+  std::vector<SumLanes> digests;  // Of LaidOutMessage::replicas, with the first wave.
 };
 
 struct DoneMessage {

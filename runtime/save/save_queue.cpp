@@ -61,13 +61,24 @@ std::optional<SaveQueue::Taken> SaveQueue::Take() {
 }
 
 llvm::Expected<bool> SaveQueue::WaitFor(std::uint64_t number, SaveStep step, double seconds) {
+  return WaitUntil(number, seconds, [&](const Save& save) { return save.step >= step; });
+}
+
+llvm::Expected<bool> SaveQueue::WaitForWave(std::uint64_t number, std::uint64_t wave, double seconds) {
+  return WaitUntil(number, seconds, [&](const Save& save) {
+    return save.step > SaveStep::kStaging || (save.step == SaveStep::kStaging && save.wave >= wave);
+  });
+}
+
+llvm::Expected<bool> SaveQueue::WaitUntil(std::uint64_t number, double seconds,
+                                          llvm::function_ref<bool(const Save&)> reached) {
   std::unique_lock lock(mutex_);
   const auto found = saves_.find(number);
   if (found == saves_.end()) return ucp::Fail(ErrorCode::kUsage, "there is no save number {}", number);
   const Save& save = found->second;
-  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return save.step >= step; });
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return reached(save); });
   if (save.failure) return MakeError(save.failure->code, save.failure->message);
-  return save.step >= step;
+  return reached(save);
 }
 
 std::string SaveQueue::ReportOf(std::uint64_t number) const {
@@ -75,9 +86,10 @@ std::string SaveQueue::ReportOf(std::uint64_t number) const {
   return saves_.at(number).report;
 }
 
-void SaveQueue::BeginStaging(std::uint64_t number, bool waits_for_caller) {
+void SaveQueue::BeginStaging(std::uint64_t number, std::uint64_t wave, bool waits_for_caller) {
   std::lock_guard lock(mutex_);
   Save& save = saves_.at(number);
+  save.wave = wave;
   save.waits_for_caller = waits_for_caller;
   save.step = SaveStep::kStaging;
   changed_.notify_all();

@@ -2,6 +2,7 @@
 // its client takes them one after another.
 #pragma once
 
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/Support/Error.h>
 
 #include <condition_variable>
@@ -46,6 +47,8 @@ class SaveQueue {
   std::uint64_t Add(SaveCall call);
   void FinishStaging(std::uint64_t number, const std::string& problem);
   llvm::Expected<bool> WaitFor(std::uint64_t number, SaveStep step, double seconds);
+  // Until this wave is the caller's to stage, or it has passed.
+  llvm::Expected<bool> WaitForWave(std::uint64_t number, std::uint64_t wave, double seconds);
   std::string ReportOf(std::uint64_t number) const;
   void Close();  // Nothing more is added.
 
@@ -58,8 +61,8 @@ class SaveQueue {
   };
   std::optional<Taken> Take();  // The next one, if there is one.
   bool is_closed() const;       // And all have been taken.
-  // The save is at kStaging. With `waits_for_caller`, until FinishStaging().
-  void BeginStaging(std::uint64_t number, bool waits_for_caller);
+  // The save is at kStaging, with this wave. With `waits_for_caller`, until FinishStaging().
+  void BeginStaging(std::uint64_t number, std::uint64_t wave, bool waits_for_caller);
   std::string WaitForCaller(std::uint64_t number);  // Returns the problem that the caller had; empty: none.
   void HasStaged(std::uint64_t number);
   void Finish(std::uint64_t number, std::string report);
@@ -68,12 +71,14 @@ class SaveQueue {
  private:
   struct Save {
     SaveStep step = SaveStep::kWaiting;
+    std::uint64_t wave = 0;
     bool waits_for_caller = false;
     std::string problem;  // Of the caller's staging.
     std::string report;
     std::optional<FailureText> failure;
   };
 
+  llvm::Expected<bool> WaitUntil(std::uint64_t number, double seconds, llvm::function_ref<bool(const Save&)> reached);
   void Tell() const;
   void DropOldReports();
 

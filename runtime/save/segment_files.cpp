@@ -9,7 +9,8 @@ namespace ucp {
 
 class SegmentFiles::File : public ReadableFile {
  public:
-  File(std::string path, const Content& content) : path_(std::move(path)), content_(content) {}
+  File(std::string path, const Content& content, const std::atomic<std::uint64_t>& wave)
+      : path_(std::move(path)), content_(content), wave_(wave) {}
 
   const std::string& path() const override { return path_; }
   std::uint64_t bytes() const override { return content_.bytes; }
@@ -21,27 +22,38 @@ class SegmentFiles::File : public ReadableFile {
     if (buffer.empty()) return llvm::Error::success();
     if (content_.memory.empty()) {
       std::memset(buffer.data(), 0, buffer.size());
-    } else {
-      std::memcpy(buffer.data(), content_.memory.data() + offset, buffer.size());
+      return llvm::Error::success();
     }
+    const std::uint64_t first = content_.waves.WaveOf(offset);
+    const std::uint64_t last = content_.waves.WaveOf(offset + buffer.size() - 1);
+    if (content_.waves.count > 1 && (first != last || first != wave_)) {
+      return Fail(ErrorCode::kBadData, "`{}` has bytes {} to {} in wave {}, and wave {} is staged", path_, offset,
+                  offset + buffer.size(), last, wave_.load());
+    }
+    std::memcpy(buffer.data(), content_.memory.data() + content_.waves.PlaceOf(offset), buffer.size());
     return llvm::Error::success();
   }
 
  private:
   const std::string path_;
   const Content content_;
+  const std::atomic<std::uint64_t>& wave_;
 };
 
 void SegmentFiles::Add(const std::string& name, std::span<const std::byte> memory) {
-  contents_.insert_or_assign(JoinPath(folder_, name), Content{memory.size(), memory, nullptr});
+  contents_.insert_or_assign(JoinPath(folder_, name), Content{memory.size(), memory, nullptr, {}});
+}
+
+void SegmentFiles::Add(const std::string& name, std::span<const std::byte> memory, const StagingWaves& waves) {
+  contents_.insert_or_assign(JoinPath(folder_, name), Content{waves.count * waves.window, memory, nullptr, waves});
 }
 
 void SegmentFiles::Add(const std::string& name, const RemoteMemory& memory, std::uint64_t bytes) {
-  contents_.insert_or_assign(JoinPath(folder_, name), Content{bytes, {}, &memory});
+  contents_.insert_or_assign(JoinPath(folder_, name), Content{bytes, {}, &memory, {}});
 }
 
 void SegmentFiles::AddZeros(const std::string& name, std::uint64_t bytes) {
-  contents_.insert_or_assign(JoinPath(folder_, name), Content{bytes, {}, nullptr});
+  contents_.insert_or_assign(JoinPath(folder_, name), Content{bytes, {}, nullptr, {}});
 }
 
 void SegmentFiles::Remove(const std::string& name) { contents_.erase(JoinPath(folder_, name)); }
@@ -52,7 +64,7 @@ const SegmentFiles::Content* SegmentFiles::Find(const std::string& path) const {
 }
 
 llvm::Expected<std::unique_ptr<ReadableFile>> SegmentFiles::OpenForReading(const std::string& path) {
-  if (const Content* content = Find(path)) return std::make_unique<File>(path, *content);
+  if (const Content* content = Find(path)) return std::make_unique<File>(path, *content, wave_);
   return files().OpenForReading(path);
 }
 

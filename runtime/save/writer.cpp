@@ -10,16 +10,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
+#include "runtime/jobs/save/waves.h"
 #include "runtime/save/kept_checkpoints.h"
 #include "runtime/save/relay.h"
-#include "runtime/save/replicas.h"
 #include "runtime/save/writer_lock.h"
 #include "runtime/save/writer_memory.h"
 #include "runtime/save/writer_ranks.h"
@@ -35,7 +34,8 @@ enum class Stage {
   kCalling,
   kCalled,  // By all, and no room of the segments is free, or the segments are not those that it needs.
   kStaging,
-  kStaged,  // By all, and the one before is still being written.
+  kStaged,   // By all, and the one before is still being written.
+  kWriting,  // A wave of it, and others are to be staged.
 };
 
 // A save that is being written.
@@ -78,25 +78,20 @@ class Writer {
     return LayOut();
   }
 
-  // Joins what all ranks hold, gives each its segment, and sees whether it can be written.
+  // Joins what all ranks hold, sees whether it can be written, and gives each rank its segment.
   llvm::Error LayOut() {
     is_laid_out_ = false;
     UCP_ASSIGN_OR_RETURN(joined_, ranks_.JoinedStates());
-    UCP_RETURN_IF_ERROR(memory_.Give(joined_));
-    memory_.AddFiles(room_, joined_);
+    memory_.AddValues(room_);
+    memory_.AddZeros(room_, joined_);
     SaveRequest request = ranks_.settings.request;
     request.settings.tag = "checkpoint";
     UCP_ASSIGN_OR_RETURN(const PlannedRun run,
                          PlanSave(memory_.files(room_), joined_, request, ranks_.settings.threads));
-    const std::string plan = PlanText(run);
-    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
-      const RankShare& share = joined_.ranks[number];
-      WriterRank& rank = ranks_.all[number];
-      LaidOutMessage message{share.boxes, share.values, share.bytes, plan, {}};
-      message.holds_all = !joined_.part || joined_.part->tensors.empty();
-      if (ranks_.settings.verifies_replicas) message.replicas = share.replicas;
-      Send(rank, SaveMessageKind::kLaidOut, Encode(message), rank.memory.descriptor());
-    }
+    UCP_RETURN_IF_ERROR(CutIntoWaves(run.plan, ranks_.settings.staging_bytes, joined_));
+    UCP_RETURN_IF_ERROR(memory_.Give(joined_));
+    memory_.AddSegments(room_, joined_);
+    SendLayouts(ranks_, joined_, PlanText(run, joined_.waves));
     is_laid_out_ = true;
     return llvm::Error::success();
   }
@@ -118,7 +113,7 @@ class Writer {
     if (ready < 0 && errno != EINTR) return Fail(ErrorCode::kIo, "poll: {}", SystemReason(errno));
     if (ready < 0) return llvm::Error::success();
     if (ready == 0) GiveUpWaiting();
-    if (waits.back().revents != 0) Finish();
+    if (waits.back().revents != 0) HearOfWriting();
     for (std::size_t i = 0; i < whose.size(); ++i) {
       if (waits[i].revents != 0) Hear(whose[i]);
     }
@@ -165,16 +160,13 @@ class Writer {
     if (rank.has_staged) rank.digests = std::move(staged->digests);
     llvm::consumeError(staged.takeError());
     if (stage_ != Stage::kStaging || !ranks_.have_staged()) return;
-    if (llvm::Error error = CheckReplicas()) return EndSave(std::move(error));
+    if (wave_ > 0) {
+      written_.GoOn();
+      return WaveIsGiven();
+    }
+    if (llvm::Error error = ranks_.CheckReplicas(joined_)) return EndSave(std::move(error));
     stage_ = Stage::kStaged;
     Proceed();
-  }
-
-  llvm::Error CheckReplicas() const {
-    if (!ranks_.settings.verifies_replicas) return llvm::Error::success();
-    std::vector<std::vector<SumLanes>> digests;
-    for (const WriterRank& rank : ranks_.all) digests.push_back(rank.digests);
-    return CompareReplicas(joined_, digests);
   }
 
   // The rank cannot stage its part.
@@ -187,12 +179,16 @@ class Writer {
     llvm::consumeError(failed.takeError());
   }
 
+  bool is_last_wave() const { return wave_ + 1 == joined_.waves.count; }
+  // Some waves of the save that ranks have called are written.
+  bool is_in_waves() const { return stage_ == Stage::kWriting || (stage_ == Stage::kStaging && wave_ > 0); }
+
   // W3. By the connection of a rank of another machine its writer hears of saves that the rank has staged.
   void Lose(WriterRank& rank, const char* why) {
     rank.gone = why;
     if (!rank.is_elsewhere()) rank.socket.Close();
-    const bool was_needed =
-        stage_ == Stage::kCalling || stage_ == Stage::kCalled || (stage_ == Stage::kStaging && !rank.has_staged);
+    const bool was_needed = stage_ == Stage::kCalling || stage_ == Stage::kCalled || stage_ == Stage::kWriting ||
+                            (stage_ == Stage::kStaging && !(rank.has_staged && is_last_wave()));
     if (was_needed) EndSave(ranks_.GoneError());
     if (writing_ && is_dropped()) written_.Cancel();
   }
@@ -257,14 +253,21 @@ class Writer {
       is_laid_out_ = false;
     }
     if (is_laid_out_) {
-      memory_.AddFiles(room_, joined_);
+      memory_.AddValues(room_);
+      memory_.AddSegments(room_, joined_);
     } else if (llvm::Error error = LayOut()) {
       return EndSave(std::move(error));
     }
+    BeginWave(0);
+  }
+
+  void BeginWave(std::uint64_t wave) {
+    wave_ = wave;
     stage_ = Stage::kStaging;
     deadline_ = AfterSeconds(ranks_.settings.timeout_seconds);
     for (WriterRank& rank : ranks_.all) {
-      Send(rank, SaveMessageKind::kBegin, Encode(BeginMessage{rank.called->number, room_}));
+      rank.has_staged = false;
+      Send(rank, SaveMessageKind::kBegin, Encode(BeginMessage{rank.called->number, room_, wave}));
     }
   }
 
@@ -277,41 +280,37 @@ class Writer {
   void Write() {
     const SaveMessage call = *ranks_.all.front().called;
     writing_ = Writing{call.path, {}, room_};
-    for (WriterRank& rank : ranks_.all) writing_->numbers.push_back(rank.called->number);
-    SaveRequest request = ranks_.settings.request;
-    request.settings.tag = call.tag;
-    ConversionOptions destination;
-    destination.destination = call.path;
-    destination.force = call.force;
-    ExecutionOptions execution;
-    execution.threads = ranks_.settings.threads;
-    execution.memory_bytes = ranks_.settings.memory_bytes;
-    execution.ranks = &SingleProcess();
+    WrittenSave::Job job{&joined_, ranks_.settings, call.path, call.tag, call.force};
+    job.writers = writers_ == nullptr ? &SingleProcess() : writers_.get();
+    job.waves = joined_.waves;
+    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+      const WriterRank& rank = ranks_.all[number];
+      writing_->numbers.push_back(rank.called->number);
+      if (!rank.is_elsewhere()) job.staged_bytes += joined_.ranks[number].segment_bytes;
+    }
     if (writers_ != nullptr) {
-      execution.ranks = writers_.get();
-      BeginElsewhere(call);
+      memory_.RemoveElsewhere(room_);  // Their segments are where they are.
+      SendElsewhere(ranks_, {call.path, call.force, room_});
     }
-    for (std::size_t number = 0; number < ranks_.all.size(); ++number) {  // They count as this process's.
-      if (!ranks_.all[number].is_elsewhere()) execution.memory_bytes += joined_.ranks[number].bytes;
-    }
-    written_.Start(memory_.files(room_), {&joined_, std::move(request), std::move(destination), std::move(execution)},
-                   done_.number());
-    EndCalls();
+    written_.Start(memory_.files(room_), std::move(job), done_.number());
+    WaveIsGiven();
   }
 
-  // The writers of the other machines begin with their part, and their segments are where they are.
-  void BeginElsewhere(const SaveMessage& call) {
-    memory_.RemoveElsewhere(room_);
-    std::set<int> begun;
-    for (WriterRank& rank : ranks_.all) {
-      if (!rank.is_elsewhere() || !begun.insert(rank.machine).second) continue;
-      Send(rank, SaveMessageKind::kWrite, Encode(WriteMessage{call.path, call.force, room_}));
-    }
+  // The thread that writes has got the wave that all have staged.
+  void WaveIsGiven() {
+    if (is_last_wave()) return EndCalls();
+    stage_ = Stage::kWriting;
+  }
+
+  // The thread that writes has come to its end, or wants the next wave.
+  void HearOfWriting() {
+    std::uint64_t count = 0;
+    if (::read(done_.number(), &count, sizeof count) != static_cast<ssize_t>(sizeof count)) return;
+    if (writing_ && written_.has_ended()) return Finish();
+    if (written_.TakeWish() && stage_ == Stage::kWriting) BeginWave(wave_ + 1);
   }
 
   void Finish() {
-    std::uint64_t count = 0;
-    if (::read(done_.number(), &count, sizeof count) != static_cast<ssize_t>(sizeof count)) return;
     llvm::Expected<std::string> report = written_.Take();
     const Writing ended = *std::exchange(writing_, std::nullopt);
     std::optional<FailureText> failure;
@@ -323,11 +322,16 @@ class Writer {
            failure ? Encode(FailedMessage{call, failure->code, failure->message}) : Encode(DoneMessage{call, *report}));
     }
     if (!failure) kept_.Add(plain_files_, ended.path, ranks_.settings.keep);
+    if (is_in_waves()) EndCalls();
     Proceed();
   }
 
   // The save that ranks have called has failed.
   void EndSave(llvm::Error error) {
+    if (is_in_waves()) {  // The ranks hear of it when writing has ended.
+      written_.GiveUp(std::move(error));
+      return EndCalls();
+    }
     ranks_.NoteMissed();
     Tell(Waiting::kForSave, std::move(error));
     EndCalls();
@@ -336,6 +340,7 @@ class Writer {
   // The ranks may call another save, and some have.
   void EndCalls() {
     stage_ = Stage::kIdle;
+    wave_ = 0;
     bool has_next = false;
     for (WriterRank& rank : ranks_.all) {
       rank.called = std::exchange(rank.next, std::nullopt);
@@ -369,7 +374,8 @@ class Writer {
   JoinedState joined_;
   bool is_laid_out_ = false;
   Stage stage_ = Stage::kIdle;
-  std::size_t room_ = 0;  // Of the save that ranks have called.
+  std::size_t room_ = 0;    // Of the save that ranks have called.
+  std::uint64_t wave_ = 0;  // Of the same, which is staged, or was last.
   std::optional<Writing> writing_;
   WriterClock::time_point deadline_;
   FailedMessage last_failed_;

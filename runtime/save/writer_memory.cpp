@@ -17,23 +17,31 @@ llvm::Error WriterMemory::Give(const JoinedState& joined) {
     if (rank.is_elsewhere()) continue;
     const RankShare& share = joined.ranks[number];
     const RankMemory::Own* own = ranks_.settings.reads_memory ? &rank.own : nullptr;
-    UCP_RETURN_IF_ERROR(rank.memory.Give(share.boxes, share.bytes, ranks_.settings.rooms, own));
+    UCP_RETURN_IF_ERROR(rank.memory.Give(share.boxes, share.segment_bytes, joined.waves, ranks_.settings.rooms, own));
   }
   return llvm::Error::success();
 }
 
-void WriterMemory::AddFiles(std::size_t room, const JoinedState& joined) {
+void WriterMemory::AddValues(std::size_t room) {
   auto& [files, values] = rooms_[room];
   values.resize(ranks_.all.size());
   for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
-    WriterRank& rank = ranks_.all[number];
-    if (rank.is_elsewhere()) {
-      files.AddZeros(SegmentName(number), joined.ranks[number].bytes);
-    } else {
-      rank.memory.AddTo(files, SegmentName(number), room);
-    }
-    values[number] = std::move(rank.values);
+    values[number] = std::move(ranks_.all[number].values);
     files.Add(ValuesName(number), std::as_bytes(std::span<const char>(values[number])));
+  }
+}
+
+void WriterMemory::AddZeros(std::size_t room, const JoinedState& joined) {
+  for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+    rooms_[room].files.AddZeros(SegmentName(number), joined.ranks[number].bytes);
+  }
+}
+
+void WriterMemory::AddSegments(std::size_t room, const JoinedState& joined) {
+  AddZeros(room, joined);
+  for (std::size_t number = 0; number < ranks_.all.size(); ++number) {
+    const WriterRank& rank = ranks_.all[number];
+    if (!rank.is_elsewhere()) rank.memory.AddTo(rooms_[room].files, SegmentName(number), room);
   }
 }
 

@@ -26,9 +26,12 @@ class WriterMemory {
 
   // The files of the save in a room, as long as the memory is not given anew.
   SegmentFiles& files(std::size_t room) { return rooms_[room].files; }
-  // They are made for a save with the values that the ranks have, which are taken. Those of other machines' ranks are
-  // for a plan, which only wants to know sizes: as long as ranks may be staging.
-  void AddFiles(std::size_t room, const JoinedState& joined);
+  // They are made for a save with the values that the ranks have, which are taken.
+  void AddValues(std::size_t room);
+  // For a plan, which only wants to know sizes.
+  void AddZeros(std::size_t room, const JoinedState& joined);
+  // Those of other machines' ranks are for a plan: as long as ranks may be staging.
+  void AddSegments(std::size_t room, const JoinedState& joined);
   // Other machines' segments are where they are from now on.
   void RemoveElsewhere(std::size_t room);
 

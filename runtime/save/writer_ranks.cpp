@@ -15,6 +15,7 @@
 #include "compiler/support/system_reason.h"
 #include "runtime/comm/machine_socket.h"
 #include "runtime/job_state/part_of_job.h"
+#include "runtime/save/replicas.h"
 
 namespace ucp {
 namespace {
@@ -167,6 +168,13 @@ llvm::Error WriterRanks::CheckCalls() const {
   return llvm::Error::success();
 }
 
+llvm::Error WriterRanks::CheckReplicas(const JoinedState& joined) const {
+  if (!settings.verifies_replicas) return llvm::Error::success();
+  std::vector<std::vector<SumLanes>> digests;
+  for (const WriterRank& rank : all) digests.push_back(rank.digests);
+  return CompareReplicas(joined, digests);
+}
+
 void WriterRanks::NoteMissed() {
   std::set<std::string> paths;
   for (const WriterRank& rank : all) {
@@ -211,6 +219,27 @@ std::string WriterRanks::TextOf(llvm::function_ref<bool(const WriterRank&)> want
 void Send(WriterRank& rank, SaveMessageKind kind, const std::string& bytes, int file) {
   if (!rank.socket.is_open()) return;
   llvm::consumeError(rank.socket.Send(static_cast<std::uint64_t>(kind), bytes, file));
+}
+
+void SendElsewhere(WriterRanks& ranks, const WriteMessage& message) {
+  std::set<int> begun;
+  for (WriterRank& rank : ranks.all) {
+    if (rank.is_elsewhere() && begun.insert(rank.machine).second) {
+      Send(rank, SaveMessageKind::kWrite, Encode(message));
+    }
+  }
+}
+
+void SendLayouts(WriterRanks& ranks, const JoinedState& joined, const std::string& plan) {
+  for (std::size_t number = 0; number < ranks.all.size(); ++number) {
+    const RankShare& share = joined.ranks[number];
+    WriterRank& rank = ranks.all[number];
+    LaidOutMessage message{share.boxes, share.values, share.segment_bytes, plan, {}};
+    message.holds_all = !joined.part || joined.part->tensors.empty();
+    message.waves = joined.waves;
+    if (ranks.settings.verifies_replicas) message.replicas = share.replicas;
+    Send(rank, SaveMessageKind::kLaidOut, Encode(message), rank.memory.descriptor());
+  }
 }
 
 double SecondsToGather(const JoinMessage& join) {

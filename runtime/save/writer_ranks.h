@@ -53,6 +53,8 @@ struct WriterRanks {
   bool have_staged() const;             // All of them.
   // Fails (kUsage) if they have called other saves, or one has a problem.
   [[nodiscard]] llvm::Error CheckCalls() const;
+  // Fails (kBadData) if their digests differ.
+  [[nodiscard]] llvm::Error CheckReplicas(const JoinedState& joined) const;
   // The save that some have called has failed, before the others have.
   void NoteMissed();
   // "rank 1 of 4: "; nothing where there is one.
@@ -65,6 +67,12 @@ struct WriterRanks {
 
 // A rank that does not take it has ended, which is noticed where it is listened to.
 void Send(WriterRank& rank, SaveMessageKind kind, const std::string& bytes, int file = -1);
+
+// The writers of the other machines begin with their part.
+void SendElsewhere(WriterRanks& ranks, const WriteMessage& message);
+
+// Tells each rank its share, and gives those of this machine their segments.
+void SendLayouts(WriterRanks& ranks, const JoinedState& joined, const std::string& plan);
 
 // A rank of this machine that has come to its writer.
 struct JoinedRank {

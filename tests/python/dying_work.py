@@ -24,15 +24,16 @@ def staged_by_hand(address_of: Any = None) -> None:
     _saved_dict._memory_of = lambda box: (0, *own(box)[1:])
 
 
-def fill_by_hand(saver: ucp.Saver, number: int) -> None:
-    """Stages what staged_by_hand() has left."""
+def fill_by_hand(saver: ucp.Saver, number: int, wave: int = 0) -> None:
+    """Stages what staged_by_hand() has left, of one wave."""
     import ctypes
 
     address, size = saver._client.segment()
     memory = (ctypes.c_char * size).from_address(address)
     segment = torch.frombuffer(memory, dtype=torch.uint8)
-    for entry, box, offset, count in saver._client.layout()[0]:
-        segment[offset : offset + count] = saver._described.boxes[entry][box].reshape(-1).view(torch.uint8)
+    for entry, box, offset, count, wave_of_box in saver._client.layout()[0]:
+        if wave_of_box == wave:
+            segment[offset : offset + count] = saver._described.boxes[entry][box].reshape(-1).view(torch.uint8)
     saver._client.finish_staging(number)
 
 

@@ -43,12 +43,13 @@ def state_of(rank: int, value: float) -> dict[str, Any]:
     return {f"own.{rank}": own, "all": torch.full((1000,), value), "shared": shared, "value": value}
 
 
-def at_once(rank: int, root: str, machines: str) -> dict[str, Any]:
+def at_once(rank: int, root: str, machines: str, staging: str = "1x") -> dict[str, Any]:
     """A save that waits, and so reads the ranks' memory; and one of a Saver, three times."""
     os.environ["UCP_MACHINE"] = machines[rank]
-    told = {"at once": error_of(lambda: ucp.save(state_of(rank, 1), Path(root) / "at-once"))}
+    told = {"at once": error_of(lambda: ucp.save(state_of(rank, 1), Path(root) / "at-once", staging=staging))}
     state = state_of(rank, 2)
-    with ucp.Saver(state) as saver:
+    with ucp.Saver(state, staging=staging) as saver:
+        assert saver.plan.get("waves", 1) == (1 if staging == "1x" else 2)
         for number in range(3):
             state[f"own.{rank}"].add_(1)
             told[str(number)] = error_of(lambda number=number: saver.save(Path(root) / str(number)).result())

@@ -86,9 +86,9 @@ def add_of_gpu(self, key, *rest):
 Description.add_tensor = add_of_gpu
 
 class Stages(ucp._stage_devices.DeviceStages):
-    def _boxes(self, described):
-        mine = [(described.boxes[entry][box], offset) for entry, box, offset, count in self._client.layout()[0]
-                if described.memory[entry][box][0] == 0 and count > 0]
+    def _boxes(self, described, wave=None):
+        mine = [(described.boxes[entry][box], offset) for entry, box, offset, count, at in self._client.layout()[0]
+                if described.memory[entry][box][0] == 0 and count > 0 and wave in (None, at)]
         return [(GPU, mine)]
 ucp._stage_devices.DeviceStages = Stages
 
@@ -130,6 +130,19 @@ with ucp.Saver(state, to="dcp:style=plain", staging="2x") as saver:
         saving.staged.result()
     for saving, expected in savings:
         saving.result()
+        check(saving, expected)
+with ucp.Saver(state, to="dcp:style=plain", staging="9MB") as saver:
+    assert saver.plan["waves"] == 2
+    for number in range(3):
+        for value in state.values():
+            value.add_(1)
+        saving = saver.save(f"{sys.argv[1]}/waves-{number}")
+        expected = {name: value.clone() for name, value in state.items()}
+        for value in state.values():
+            value.zero_()
+        saving.result()
+        for value, kept in zip(state.values(), expected.values()):
+            value.copy_(kept)
         check(saving, expected)
 ucp.save(state, f"{sys.argv[1]}/at-once", to="dcp:style=plain")
 print("done")

@@ -25,7 +25,14 @@ std::string TextOf(llvm::json::Object object) {
 
 }  // namespace
 
-std::string PlanText(const PlannedRun& run) { return TextOf(PlanReportJson(run.plan)); }
+std::string PlanText(const PlannedRun& run, const StagingWaves& waves) {
+  llvm::json::Object report = PlanReportJson(run.plan);
+  if (waves.count > 1) {
+    report["waves"] = waves.count;
+    report["wave_bytes"] = waves.window;
+  }
+  return TextOf(std::move(report));
+}
 
 std::string ReportText(const SaveReport& report, const ConversionOptions& destination) {
   return TextOf(ConversionJson(report.run, report.outcome, destination));

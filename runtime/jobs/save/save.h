@@ -25,7 +25,8 @@ struct SaveReport {
 };
 
 // As JSON: the keys of `ucprun convert --dry-run`, and those of `ucprun convert`.
-std::string PlanText(const PlannedRun& run);
+// With several waves the former have `waves`, and `wave_bytes`: the most that a rank stages at a time.
+std::string PlanText(const PlannedRun& run, const StagingWaves& waves);
 std::string ReportText(const SaveReport& report, const ConversionOptions& destination);
 
 // The plan, which is verified. `files` has the segments and the values of kJobFolder (job_items.h). Values are read,

@@ -29,6 +29,7 @@ llvm::Expected<SaverSettings> SettingsOf(const std::string& to, const SaveSettin
   UCP_ASSIGN_OR_RETURN(of_saver.threads, ThreadsOf(settings.threads));
   of_saver.memory_bytes = settings.memory_bytes;
   of_saver.rooms = is_at_once ? 1 : static_cast<std::uint64_t>(settings.staging);
+  of_saver.staging_bytes = settings.staging_bytes;
   of_saver.keep = settings.keep;
   of_saver.timeout_seconds = settings.timeout_seconds;
   of_saver.nice = settings.nice;
@@ -41,6 +42,9 @@ llvm::Expected<SaverSettings> SettingsOf(const std::string& to, const SaveSettin
   }
   if (settings.staging < 1 || settings.staging > static_cast<int>(kMostRooms)) {
     return Fail(ErrorCode::kUsage, "staging is a number from 1 to {}, not {}", kMostRooms, settings.staging);
+  }
+  if (settings.staging > 1 && settings.staging_bytes > 0) {
+    return Fail(ErrorCode::kUsage, "staging is 1 where staging_bytes bounds it, not {}", settings.staging);
   }
   if (settings.nice < 0 || settings.nice > kMostNice) {
     return Fail(ErrorCode::kUsage, "nice is a number from 0 to {}, not {}", kMostNice, settings.nice);
@@ -120,6 +124,7 @@ class Saver::State {
     llvm::Expected<std::string> program = WriterProgram(settings.program);
     ThrowIf(Agree(ranks, program ? llvm::Error::success() : program.takeError()));
     held_ = given->held;
+    is_bounded_ = of_saver->staging_bytes > 0;
     JoinMessage join;
     join.settings = *of_saver;
     join.state = std::move(given->held);
@@ -137,6 +142,7 @@ class Saver::State {
     auto progress = std::make_shared<Progress>(client_, client_->Begin(std::move(call)));
     going_on_.push_back({progress, std::move(owners)});
     if (has_state) new_state_ = progress;
+    if (is_bounded_) WaitForWaves();
     return progress;
   }
 
@@ -158,8 +164,7 @@ class Saver::State {
   }
 
   void WaitForStaging() const {
-    if (going_on_.empty()) return;
-    while (!going_on_.back().progress->HasReachedOrFailed(kStaged, kSecondsOfOneWait)) continue;
+    if (!going_on_.empty()) WaitForLast(kStaged);
   }
 
   void Close() {
@@ -169,6 +174,7 @@ class Saver::State {
   }
   bool is_closed() const { return is_closed_; }
 
+  static constexpr int kStaging = static_cast<int>(SaveStep::kStaging);
   static constexpr int kStaged = static_cast<int>(SaveStep::kStaged);
   static constexpr int kDone = static_cast<int>(SaveStep::kDone);
 
@@ -177,6 +183,16 @@ class Saver::State {
     std::shared_ptr<Progress> progress;
     std::vector<std::shared_ptr<const void>> owners;
   };
+
+  void WaitForLast(int step) const {
+    while (!going_on_.back().progress->HasReachedOrFailed(step, kSecondsOfOneWait)) continue;
+  }
+
+  // If there are several, until the last one is staged.
+  void WaitForWaves() const {
+    WaitForLast(kStaging);  // The state may have been laid out anew.
+    if (client_->layout().waves.count > 1) WaitForLast(kStaged);
+  }
 
   // Whether it has new entries. All ranks hear of a problem.
   bool Fill(SaveCall& call, const std::string& path, const StateToSave& state, const SaveChoice& choice,
@@ -207,6 +223,7 @@ class Saver::State {
   HeldState held_;                       // Of the last save.
   std::shared_ptr<Progress> new_state_;  // The last save that had other entries, until all have staged it.
   std::vector<GoingOn> going_on_;
+  bool is_bounded_ = false;  // A save may be staged in waves.
   bool is_closed_ = false;
 };
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import sys
 import threading
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ucp_checkpoint._saved_dict import Description
     from ucp_checkpoint._stage_devices import DeviceStages
 
+_log = logging.getLogger("ucp_checkpoint")
 _SECONDS_FOR_OTHERS = 5.0  # To call the same save, where this rank is about to end.
 
 
@@ -73,7 +75,7 @@ class Saver:
         keep: int | None = None,
         group: object = None,
         no_dist: bool = False,
-        staging: str = "1x",
+        staging: int | str = "1x",
         on_death: str = "finish",
         timeout: float = 600,
         verify_replicas: bool = False,
@@ -154,6 +156,13 @@ class Saver:
                 self._settings.threads,
             )
         self.plan: dict[str, Any] = json.loads(self._client.layout()[3])
+        if "waves" in self.plan and self._rank == 0 and not self._reads_memory:
+            _log.warning(
+                "ucp.Saver: ranks stage %d bytes at a time (staging=), so each save() copies their state in %d waves; "
+                "it returns when the last is copied, which waits until all others are written",
+                self.plan["wave_bytes"],
+                self.plan["waves"],
+            )
         self._devices: DeviceStages | None = None
         if self._described.is_on_devices:
             self._stages().prepare(self._described)
@@ -190,11 +199,12 @@ class Saver:
         """Begins to save to the folder `path`, which appears complete or not at all. All ranks call it.
 
         Returns at once: the state may not change before `staged` is done, which the optimizer of the Saver waits for
-        by itself before its next step. A module's buffers are copied at once. `extra` has further entries, such as a
-        scheduler or a number of steps. `tag` names the checkpoint within formats that have such names; it is the last
-        part of the path. With `force` a folder at the path is replaced. An error of this save is raised by what is
-        returned. Raises the error of an earlier save that nobody has seen; then this one has begun all the same, as it
-        has on other ranks, where that error may have been seen.
+        by itself before its next step. A state that is staged in waves is copied when it returns. A module's buffers
+        are copied at once. `extra` has further entries, such as a scheduler or a number of steps. `tag` names the
+        checkpoint within formats that have such names; it is the last part of the path. With `force` a folder at the
+        path is replaced. An error of this save is raised by what is returned. Raises the error of an earlier save that
+        nobody has seen; then this one has begun all the same, as it has on other ranks, where that error may have been
+        seen.
         """
         if os.getpid() != self._process:
             raise failure("usage", f"the saver is that of process {self._process}, of which this one is a fork")
@@ -228,9 +238,18 @@ class Saver:
             if moment.described.is_on_devices:
                 arguments = (saving.progress, moment.described, event_of_devices())
                 threading.Thread(target=self._stages().stage, args=arguments, daemon=True).start()
+        if self._settings.staging_bytes > 0:
+            self._wait_for_waves(saving.progress)
         if unseen is not None:
             raise unseen
         return saving
+
+    def _wait_for_waves(self, progress: Progress) -> None:
+        """If there are several, until the last one is staged."""
+        with suppress(_ucp.Error):  # It is raised where the save's end is asked for.
+            progress.wait_for(STAGING)  # The state may have been laid out anew.
+            if self._client.layout()[2] > 1:
+                progress.wait_for(STAGED)
 
     def _news_of(self, moment: Moment) -> tuple[Any, Any, bytes]:
         """The news since the last save: the entries, if they are other ones, where they lie, and the values."""

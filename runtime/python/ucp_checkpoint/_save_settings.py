@@ -25,11 +25,19 @@ def share_of_bus(share: object) -> float:
     return float(share)
 
 
+def _bytes_to_stage_in(staging: int | str) -> int:
+    try:
+        return byte_count(staging)
+    except _ucp.Error:
+        text = f'staging is "1x", "2x" or a size such as "2GB", not {_arguments.shown(staging)}'
+        raise failure("usage", text) from None
+
+
 def save_settings(
     to: str,
     *,
     keep: int | None = None,
-    staging: str = "1x",
+    staging: int | str = "1x",
     on_death: str = "finish",
     timeout: float = 600,
     verify_replicas: bool = False,
@@ -52,9 +60,10 @@ def save_settings(
     settings.to = _arguments.text("to", to, 'a strategy such as "dcp:style=titan"')
     settings.threads = thread_count(threads)
     settings.memory_bytes = byte_count(memory)
-    if staging not in ("1x", "2x"):
-        raise failure("usage", f'staging is "1x" or "2x", not {_arguments.shown(staging)}')
-    settings.rooms = int(staging[0])
+    if staging in ("1x", "2x"):
+        settings.rooms = int(str(staging)[0])
+    else:
+        settings.staging_bytes = _bytes_to_stage_in(staging)
     settings.keep = 0 if keep is None else _arguments.whole("keep", keep, 1, 1 << 30)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 1e6:
         raise failure("usage", f"timeout is a number of seconds, not {_arguments.shown(timeout)}")

@@ -6,6 +6,7 @@ import atexit
 import json
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ucp_checkpoint import _ucp
@@ -36,12 +37,20 @@ class Progress:
 
     def has_reached(self, step: int, seconds: float) -> bool:
         """Waits for so long at most. Raises the error of a save that has failed."""
+        return self._wait(lambda: self._client.wait(self.number, step, seconds))
+
+    def has_reached_wave(self, wave: int, seconds: float) -> bool:
+        """Whether the caller may stage it. Waits, and raises, likewise."""
+        return self._wait(lambda: self._client.wait_for_wave(self.number, wave, seconds))
+
+    @staticmethod
+    def _wait(call: Callable[[], bool]) -> bool:
         thread = threading.get_ident()
         if _ends.is_set() and thread != threading.main_thread().ident:
             threading.Event().wait()  # A daemon thread has nothing to do any more.
         _waiting.add(thread)
         try:
-            return self._client.wait(self.number, step, seconds)
+            return call()
         finally:
             _waiting.discard(thread)
 

@@ -14,7 +14,7 @@ import torch
 
 from ucp_checkpoint import _ucp
 from ucp_checkpoint._saved_dict import Description
-from ucp_checkpoint._saving import STAGING, Progress
+from ucp_checkpoint._saving import Progress
 
 _SECONDS_BETWEEN_LOOKS = 0.1
 
@@ -47,28 +47,33 @@ class DeviceStages:
 
     def stage(self, progress: Progress, described: Description, event: Any) -> None:
         """Copies them when the segment is this rank's to fill. A failure is one of the save."""
-        try:
-            while not progress.has_reached(STAGING, _SECONDS_BETWEEN_LOOKS):
-                pass
-        except _ucp.Error:
-            return
-        problem = ""
-        try:
-            if event is not None:
-                event.synchronize()
-            for device, boxes in self._boxes(described):
-                self._stage(device, boxes)
-        except Exception as error:
-            words = str(error).splitlines()[0] if str(error) else type(error).__name__
-            problem = f"its tensors on a device cannot be copied: {words}"
-        self._client.finish_staging(progress.number, problem)
+        problem, wave, waves = "", 0, 1
+        while wave < waves and not problem:
+            try:
+                while not progress.has_reached_wave(wave, _SECONDS_BETWEEN_LOOKS):
+                    pass
+            except _ucp.Error:
+                return
+            waves = self._client.layout()[2]
+            try:
+                if event is not None:
+                    event.synchronize()
+                for device, boxes in self._boxes(described, wave):
+                    self._stage(device, boxes)
+            except Exception as error:
+                words = str(error).splitlines()[0] if str(error) else type(error).__name__
+                problem = f"its tensors on a device cannot be copied: {words}"
+            self._client.finish_staging(progress.number, problem)
+            wave += 1
 
-    def _boxes(self, described: Description) -> list[tuple[torch.device, list[tuple[torch.Tensor, int]]]]:
-        """This rank's to stage, by device, each with its place in the segment."""
+    def _boxes(
+        self, described: Description, wave: int | None = None
+    ) -> list[tuple[torch.device, list[tuple[torch.Tensor, int]]]]:
+        """This rank's to stage in a wave or in any, by device, each with its place in the segment."""
         found: dict[torch.device, list[tuple[torch.Tensor, int]]] = {}
-        for entry, number_of_box, offset, count in self._client.layout()[0]:
+        for entry, number_of_box, offset, count, wave_of_box in self._client.layout()[0]:
             box = described.boxes[entry][number_of_box]
-            if box.device.type != "cpu" and count > 0:
+            if box.device.type != "cpu" and count > 0 and wave in (None, wave_of_box):
                 found.setdefault(box.device, []).append((box, offset))
         return list(found.items())
 

@@ -290,6 +290,7 @@ class SaverSettings:
     verifies_replicas: bool
     finishes_orphans: bool
     rooms: int
+    staging_bytes: int
     part: int | None
     lock_file: bytes
     def __init__(self) -> None: ...
@@ -345,11 +346,12 @@ class SaveClient:
         memory: Sequence[Sequence[BoxMemory]] | None,
     ) -> int: ...
     def wait(self, number: int, step: int, seconds: float) -> bool: ...
+    def wait_for_wave(self, number: int, wave: int, seconds: float) -> bool: ...
     def report(self, number: int) -> str: ...
     def finish_staging(self, number: int, problem: str = "") -> None: ...
-    def layout(self) -> tuple[list[tuple[int, int, int, int]], list[int], int, str, bool]:
-        """Boxes to stage (entry, box, offset, bytes), entries with values, bytes of the segment, the plan, and whether
-        the ranks together hold all of every tensor."""
+    def layout(self) -> tuple[list[tuple[int, int, int, int, int]], list[int], int, str, bool]:
+        """Boxes to stage (entry, box, offset, bytes, wave), entries with values, the number of waves, the plan, and
+        whether the ranks together hold all of every tensor."""
 
     def segment(self) -> tuple[int, int]:
         """Its address and size."""

@@ -56,10 +56,12 @@ struct SaveSettings {
   std::uint64_t keep = 0;        // So many of the newest checkpoints stay, and older ones are removed; 0: all stay.
   double timeout_seconds = 600;  // In which all ranks must call a save, and stage their part of it.
   int staging = 1;  // With 2, a save is staged while the one before is written, which takes the memory twice.
-  bool verify_replicas = false;  // A save fails where ranks hold one part of a tensor with other elements.
-  bool finish_on_death = true;   // A save that all ranks have staged is written even if the job has died.
-  int nice = 0;                  // From 0 to 19: how much the writer gives way to the job.
-  unsigned threads = 0;          // Of staging and of the writer, from 1 to 256; 0: one for each processor.
+  std::uint64_t staging_bytes = 0;  // The most that a rank stages at a time; 0: all of its part of the state. With less
+                                    // than that, Save() returns when the last part is staged, and all others written.
+  bool verify_replicas = false;     // A save fails where ranks hold one part of a tensor with other elements.
+  bool finish_on_death = true;      // A save that all ranks have staged is written even if the job has died.
+  int nice = 0;                     // From 0 to 19: how much the writer gives way to the job.
+  unsigned threads = 0;             // Of staging and of the writer, from 1 to 256; 0: one for each processor.
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // Of the writer, beside the memory that is staged in.
   LoadSource source = {.path = {}};           // Without a path: how a spec is bound to the state, what is left out.
   std::vector<std::string> keep_opaque = {};  // --keep-opaque: "module.Class"
@@ -107,12 +109,15 @@ class Saver {
   Saver& operator=(Saver&&) noexcept;
   ~Saver();  // As Close(), but an error that nobody has seen is lost.
 
-  std::string PlanAsJson() const;  // Of a save: what `ucprun convert --dry-run --json` prints.
+  // Of a save: what `ucprun convert --dry-run --json` prints. Where a save is staged in parts, also `waves`, their
+  // number, and `wave_bytes`, the most that a rank stages at a time.
+  std::string PlanAsJson() const;
 
   // Begins to save to the folder `path`, which appears complete or not at all. Returns at once: the tensors are read
-  // until `staged`, and the values now. All ranks make the same calls in the same order, from one thread at a time. A
-  // state with other entries is laid out anew. An error of this save is thrown by what is returned. Throws the error of
-  // an earlier save that nobody has seen; this one has begun all the same.
+  // until `staged`, and the values now. (With staging_bytes that are too few for all, when it is staged.) All ranks
+  // make the same calls in the same order, from one thread at a time. A state with other entries is laid out anew. An
+  // error of this save is thrown by what is returned. Throws the error of an earlier save that nobody has seen; this
+  // one has begun all the same.
   Saving Save(const std::string& path, const StateToSave& state, const SaveChoice& choice = {});
 
   // Waits until nothing of the state is read any more: call it before the optimizer steps. Throws nothing of a save.

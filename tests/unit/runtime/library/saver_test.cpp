@@ -92,6 +92,31 @@ TEST_F(SaverTest, OneIsStagedWhileOneIsWritten) {
   }
 }
 
+TEST_F(SaverTest, LessMemoryThanTheStateHas) {
+  Numbers numbers = From(0, 48);
+  StateToSave state;
+  for (std::size_t row = 0; row < 3; ++row) {
+    TensorToSave tensor = Matrix("w" + std::to_string(row), numbers, {16});
+    tensor.memory = tensor.memory.subspan(64 * row, 64);
+    state.tensors.push_back(tensor);
+  }
+  std::string sentence;
+  EXPECT_EQ(KindOf([&] { Saver(state, "dcp", {.staging_bytes = 63}); }, sentence), ErrorKind::kUsage);
+  EXPECT_EQ(sentence,
+            "rank 0 stages 64 B at once for `model.w0`, and may stage 63 B at a time; allow 64 bytes or more");
+  EXPECT_EQ(KindOf([&] { Saver(state, "dcp", {.staging = 2, .staging_bytes = 64}); }, sentence), ErrorKind::kUsage);
+  EXPECT_EQ(sentence, "staging is 1 where staging_bytes bounds it, not 2");
+  Saver saver(state, "dcp", {.staging_bytes = 64});
+  EXPECT_THAT(saver.PlanAsJson(), HasSubstr("\"waves\":3"));
+  const Saving saving = saver.Save(Path("waves"), state);
+  EXPECT_TRUE(saving.staged.is_done());
+  for (float& number : numbers) number = -number;
+  saving.durable.Wait();
+  for (std::size_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(Loaded(Path("waves"), "w" + std::to_string(row), {16}), From(static_cast<float>(16 * row), 16));
+  }
+}
+
 TEST_F(SaverTest, TensorsThatHaveMovedAndOnesThatAreNewAreSaved) {
   const Numbers numbers = From(1, 6);
   Saver saver({.tensors = {Matrix("w", numbers, {6})}}, "dcp");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace ucp {
 namespace {
 
@@ -20,6 +22,7 @@ SaverSettings Settings() {
   settings.finishes_orphans = false;
   settings.lock_file = "/memory/job/writers";
   settings.rooms = 2;
+  settings.staging_bytes = 12345;
   return settings;
 }
 
@@ -56,6 +59,7 @@ TEST(SaveMessagesTest, Join) {
   EXPECT_FALSE(read->settings.finishes_orphans);
   EXPECT_EQ(read->settings.lock_file, "/memory/job/writers");
   EXPECT_EQ(read->settings.rooms, 2U);
+  EXPECT_EQ(read->settings.staging_bytes, 12345U);
   EXPECT_EQ(read->state, message.state);
   EXPECT_EQ(read->values, "values");
   EXPECT_EQ(read->abandoned, std::vector<std::string>{"/a/b"});
@@ -84,7 +88,8 @@ TEST(SaveMessagesTest, Write) {
 }
 
 TEST(SaveMessagesTest, LaidOut) {
-  const LaidOutMessage message{{{1, 2, 64, 8}}, {3}, 128, "{}", {{4, 5}}};
+  LaidOutMessage message{{{1, 2, 64, 8}}, {3}, 128, "{}", {{4, 5}}};
+  message.waves = {3, 64};
   llvm::Expected<LaidOutMessage> read = DecodeLaidOut(Encode(message));
   ASSERT_TRUE(static_cast<bool>(read));
   EXPECT_EQ(read->boxes, message.boxes);
@@ -92,7 +97,21 @@ TEST(SaveMessagesTest, LaidOut) {
   EXPECT_EQ(read->segment_bytes, 128U);
   EXPECT_EQ(read->plan, "{}");
   EXPECT_EQ(read->replicas, message.replicas);
+  EXPECT_EQ(read->waves.count, 3U);
+  EXPECT_EQ(read->waves.window, 64U);
   ExpectNoPrefix(message, DecodeLaidOut);
+}
+
+TEST(SaveMessagesTest, WavesThatNoFileHas) {
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  for (const StagingWaves& waves :
+       {StagingWaves{0, 0}, StagingWaves{1, 64}, StagingWaves{2, 0}, StagingWaves{2, most}}) {
+    LaidOutMessage message;
+    message.waves = waves;
+    llvm::Expected<LaidOutMessage> read = DecodeLaidOut(Encode(message));
+    ASSERT_FALSE(static_cast<bool>(read)) << waves.count << " of " << waves.window;
+    EXPECT_EQ(TakeFailure(read.takeError()).message, "a message between a rank and the writer is damaged");
+  }
 }
 
 TEST(SaveMessagesTest, SaveDoneAndFailed) {
@@ -118,9 +137,10 @@ TEST(SaveMessagesTest, SaveDoneAndFailed) {
   EXPECT_EQ(failed->code, ErrorCode::kMemory);
   EXPECT_EQ(failed->message, "no room");
   EXPECT_EQ(*DecodeNumber(EncodeNumber(8)), 8U);
-  const BeginMessage begin{7, 1};
+  const BeginMessage begin{7, 1, 5};
   EXPECT_EQ(DecodeBegin(Encode(begin))->number, 7U);
   EXPECT_EQ(DecodeBegin(Encode(begin))->room, 1U);
+  EXPECT_EQ(DecodeBegin(Encode(begin))->wave, 5U);
   ExpectNoPrefix(begin, DecodeBegin);
   const WriteMessage write{"/out/step-5", true, 1};
   EXPECT_EQ(DecodeWrite(Encode(write))->path, "/out/step-5");

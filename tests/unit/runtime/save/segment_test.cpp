@@ -81,5 +81,31 @@ TEST(SegmentFilesTest, BesideOthers) {
   EXPECT_EQ(files.Status("/dev/null/job/rank_0")->bytes, 10U);
 }
 
+// One memory is three parts of a file, one after another, and a read of a part that is not there fails.
+TEST(SegmentFilesTest, Waves) {
+  SegmentFiles files(RealFileSystem(), "/dev/null/job");
+  const std::string memory = "0123";
+  files.Add("rank_0", std::as_bytes(std::span(memory)), {3, 4});
+  llvm::Expected<std::unique_ptr<ReadableFile>> file = files.OpenForReading("/dev/null/job/rank_0");
+  ASSERT_TRUE(static_cast<bool>(file));
+  EXPECT_EQ((*file)->bytes(), 12U);
+  auto read = [&](std::uint64_t offset) {
+    std::string found(2, '\0');
+    llvm::Error error = (*file)->ReadAt(offset, std::as_writable_bytes(std::span(found)));
+    return error ? TakeFailure(std::move(error)).message : found;
+  };
+  EXPECT_EQ(read(2), "23");
+  EXPECT_EQ(read(3), "`/dev/null/job/rank_0` has bytes 3 to 5 in wave 1, and wave 0 is staged");
+  files.SetWave(2);
+  EXPECT_EQ(read(9), "12");
+  files.Add("values", std::as_bytes(std::span(memory)));  // There in every wave.
+  std::string all(4, '\0');
+  llvm::Expected<std::unique_ptr<ReadableFile>> values = files.OpenForReading("/dev/null/job/values");
+  ASSERT_TRUE(static_cast<bool>(values));
+  ASSERT_FALSE(static_cast<bool>((*values)->ReadAt(0, std::as_writable_bytes(std::span(all)))));
+  EXPECT_EQ(all, memory);
+  EXPECT_EQ(read(2), "`/dev/null/job/rank_0` has bytes 2 to 4 in wave 0, and wave 2 is staged");
+}
+
 }  // namespace
 }  // namespace ucp

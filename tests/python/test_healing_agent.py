@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ucp_checkpoint import _agent, _coordinator
+from ucp_checkpoint import _agent, _board, _coordinator
 from ucp_checkpoint._agent import Agent
 
 NODE = {"task": "job", "node": "n1", "least": 1, "most": 2}
@@ -229,6 +233,33 @@ def test_exceptions_of_many_ranks_are_said_in_turn(node: Node) -> None:
     time.sleep(0.2)
     assert sorted(said()) == list(range(100))
     assert max(len(message.get("ends", [])) for message in node.wires[0].sent) <= 64
+
+
+def test_folders_of_killed_agents_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of agents that run stay, and so do links and what has another name."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    script = (
+        "import sys; from ucp_checkpoint import _board; print(_board.own_folder()[0], flush=True); sys.stdin.read()"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         text=True)
+        for _ in range(2)
+    ]  # fmt: skip
+    killed, runs = (Path(process.stdout.readline().strip()) for process in processes if process.stdout is not None)
+    (killed / "epoch-1").mkdir()
+    (killed / "epoch-1" / "0").write_bytes(b"page")
+    processes[0].kill()
+    processes[0].communicate()
+    (tmp_path / "ucp-healing-other").mkdir()
+    (tmp_path / "ucp-healing-agent-link").symlink_to(tmp_path / "ucp-healing-other")
+    own, lock = _board.own_folder()
+    assert sorted(tmp_path.iterdir()) == sorted(
+        [own, runs, tmp_path / "ucp-healing-other", tmp_path / "ucp-healing-agent-link"]
+    )
+    os.close(lock)
+    processes[1].communicate()
 
 
 def test_a_secret_that_is_not_there(tmp_path: Path) -> None:

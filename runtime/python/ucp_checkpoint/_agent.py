@@ -6,7 +6,6 @@ from __future__ import annotations
 import atexit
 import logging
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -50,7 +49,7 @@ class Agent:
         self._reported: set[int] = set()
         self._said: dict[str, Any] = {}
         self._said_at = 0.0
-        self._folder = Path(tempfile.mkdtemp(prefix="ucp-healing-"))
+        self._folder, self._lock = _board.own_folder()
         atexit.register(shutil.rmtree, self._folder, True)
         self.stopped: Callable[[], int] = lambda: -1  # A rank whose process the system has stopped.
         self._thread = threading.Thread(target=self._work, name="ucp-agent", daemon=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import mmap
 import os
+import shutil
 import struct
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 BOARD = "UCP_HEALING_BOARD"  # In the environment of ranks: the folder,
 AGENT = "UCP_HEALING_AGENT"  # … and the process of the agent.
+_PREFIX = "ucp-healing-agent-"  # Of the folders of agents, in the temporary folder.
 _PAGE = 4096
 _STEP = struct.Struct("<q")
 _PHASE = struct.Struct("<d64s")  # Seconds, below 0 if none are declared; the name, empty for an iteration.
@@ -73,6 +77,34 @@ class Board:
                 part = Path(f"{target}.part")
                 part.write_text(json.dumps(said))
                 part.rename(target)
+
+
+def own_folder() -> tuple[Path, int]:
+    """A new folder, and a descriptor that keeps it locked until this process ends.
+
+    Folders of this user that no process has locked are left from agents that were killed. They are removed.
+    """
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        _remove_if_left(path)
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with suppress(FileNotFoundError):  # Another agent has taken it for one that is left.
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if path.exists():
+                return path, descriptor
+            os.close(descriptor)
+
+
+def _remove_if_left(path: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if os.fstat(descriptor).st_uid == os.getuid():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path)
+        finally:
+            os.close(descriptor)
 
 
 def printed(error: BaseException) -> str:

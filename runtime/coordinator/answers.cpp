@@ -156,6 +156,9 @@ void Coordination::Form(const std::string& name, Task& task, double now) {
   const bool may_wait = task.members.empty() && count < task.most + spares_;
   if (may_wait && now - task.changed < kForMoreNodes) return;
   ready.resize(static_cast<std::size_t>(std::min(task.most, std::max(task.least, count - spares_))));
+  for (const auto& [other, node] : nodes_) {  // H1. It may have had processes of an epoch that is unknown here.
+    if (node.task == name) task.epoch = std::max(task.epoch, node.epoch);
+  }
   Start(name, task, std::move(ready), now);
 }
 
@@ -200,6 +203,9 @@ void Coordination::SendWorld(const Task& task, std::size_t rank) {
 // A node that comes to a task that could have more.
 void Coordination::Grow(const std::string& name, Task& task, double now) {
   if (task.step < 0) return;  // It has not begun to train.
+  const bool waits = std::ranges::any_of(
+      nodes_, [&](const auto& node) { return node.second.task == name && node.second.phase == NodePhase::kWaits; });
+  if (!waits) return;
   const std::vector<std::string> ready = ReadyNodes(name, task);
   const auto size = std::ssize(task.members);
   if (ready.empty() || std::min(task.most, size + std::ssize(ready) - spares_) <= size) return;

@@ -111,7 +111,7 @@ void Coordination::OnNode(Connection from, const AgentMessage& message, double n
   }
 }
 
-// H1: processes of an older epoch are stopped. A coordinator that knows nothing of the task takes it over as it is.
+// H1: processes of another epoch are stopped. A coordinator that knows nothing of the task takes it over as it is.
 void Coordination::OnResume(Node& node, const std::string& name, Task& task, const AgentMessage& message, double now) {
   const bool is_unknown = task.epoch == 0 || (task.phase == TaskPhase::kRuns && task.epoch == message.epoch);
   node.host = message.host;
@@ -127,15 +127,16 @@ void Coordination::OnResume(Node& node, const std::string& name, Task& task, con
     }
     if (IsMember(task, name)) return;
     const auto rank = static_cast<std::size_t>(message.rank);
-    if (task.members.size() <= rank) task.members.resize(rank + 1);
+    if (task.members.size() <= rank) task.members.resize(static_cast<std::size_t>(message.nodes));
     if (task.members[rank].empty()) {
       task.members[rank] = name;
       return;
     }
   }
-  effects_.messages.push_back(
-      {*node.connection,
-       {.kind = CoordinatorMessage::Kind::kRestart, .epoch = task.epoch, .reason = "the task has a newer epoch"}});
+  effects_.messages.push_back({*node.connection,
+                               {.kind = CoordinatorMessage::Kind::kRestart,
+                                .epoch = std::max(task.epoch, message.epoch),
+                                .reason = "the task has another epoch"}});
 }
 
 void Coordination::OnJoin(Node& node, Task& task, const AgentMessage& message, double now) {
@@ -144,11 +145,9 @@ void Coordination::OnJoin(Node& node, Task& task, const AgentMessage& message, d
   const std::int64_t port = std::exchange(node.port, message.port);
   node.host = message.host;
   node.phase = NodePhase::kWaits;
+  node.epoch = message.epoch;
   node.step = node.stuck = -1;
-  if (task.phase == TaskPhase::kForms) {
-    task.changed = now;
-    task.epoch = std::max(task.epoch, message.epoch);  // H1. It has had processes of an epoch that is unknown here.
-  }
+  if (task.phase == TaskPhase::kForms) task.changed = now;
   if (task.phase != TaskPhase::kRuns || !was_running) return;
   if (port == message.port && message.epoch < task.epoch) {  // It has not heard of its epoch (H5).
     node.phase = NodePhase::kRuns;
@@ -208,12 +207,14 @@ void Coordination::OnBeat(Node& node, Task& task, const AgentMessage& message, d
 
 // A report may have several iterations, if they are short.
 void Coordination::OnSteps(const std::string& name, Task& task, double now) {
+  const bool waits = std::ranges::any_of(
+      task.members, [&](const std::string& member) { return member.empty() || nodes_[member].step <= task.step; });
+  if (waits) return;
   std::int64_t least = -1;
   for (const std::string& member : task.members) {
-    const std::int64_t step = member.empty() ? -1 : nodes_[member].step;
+    const std::int64_t step = nodes_[member].step;
     least = member == task.members.front() ? step : std::min(least, step);
   }
-  if (least <= task.step) return;
   const bool is_first = task.step < 0;
   const std::int64_t count = is_first ? 1 : std::min(least - task.step, kMostOfOneReport);
   const double before = is_first ? now : task.stepped;
@@ -276,29 +277,41 @@ void Coordination::OnTick(double now) {
     Lose(name, node, now, fmt::format("nothing is heard of it for {} s", kDeadAfter), true);
   }
   for (auto& [name, task] : tasks_) {
-    // A node that has just been cut off explains it, if it does not come back.
-    const bool may_be_explained = std::ranges::any_of(task.members, [&](const std::string& member) {
-      return !member.empty() && nodes_[member].phase == NodePhase::kRuns && !nodes_[member].connection;
-    });
-    if (task.suspect && now >= task.suspect->until && !may_be_explained) {
+    if (task.suspect && now >= task.suspect->until && !MayBeExplained(task)) {
       const Suspect suspect = *std::exchange(task.suspect, std::nullopt);
       Decide(name, task, suspect.failure, suspect.node, now);
     }
     if (task.phase == TaskPhase::kForms) Form(name, task, now);
     if (task.phase != TaskPhase::kRuns) continue;
+    const bool is_whole = std::ranges::find(task.members, "") == task.members.end();
+    if (!is_whole && now - task.changed > kAfterRestart) {
+      Stop(name, task, "a node of the epoch has not come to the new coordinator", false, now);
+      continue;
+    }
     Grow(name, task, now);
-    if (task.phase != TaskPhase::kRuns || !task.pace || task.pace->At(now) != Pace::kHang) continue;
-    // The one that the system has stopped, or the one that is behind.
-    std::vector<std::string> behind;
-    for (const std::string& member : task.members) {
-      if (!member.empty() && nodes_[member].stuck >= 0) behind.assign(1, member);
-    }
-    if (behind.empty()) {
-      std::ranges::copy_if(task.members, std::back_inserter(behind),
-                           [&](const std::string& member) { return nodes_[member].step == task.step; });
-    }
-    Decide(name, task, "hang", behind.size() == 1 ? behind.front() : "", now);
+    if (task.phase == TaskPhase::kRuns && task.pace && task.pace->At(now) == Pace::kHang) OnHang(name, task, now);
   }
+}
+
+// A node that has just been cut off explains a failure of another one, if it does not come back.
+bool Coordination::MayBeExplained(const Task& task) const {
+  return std::ranges::any_of(task.members, [&](const std::string& member) {
+    const auto node = nodes_.find(member);
+    return node != nodes_.end() && node->second.phase == NodePhase::kRuns && !node->second.connection;
+  });
+}
+
+// At fault is the one that the system has stopped, or the one that is behind.
+void Coordination::OnHang(const std::string& name, Task& task, double now) {
+  std::vector<std::string> behind;
+  for (const std::string& member : task.members) {
+    if (!member.empty() && nodes_[member].stuck >= 0) behind.assign(1, member);
+  }
+  if (behind.empty()) {
+    std::ranges::copy_if(task.members, std::back_inserter(behind),
+                         [&](const std::string& member) { return nodes_[member].step == task.step; });
+  }
+  Decide(name, task, "hang", behind.size() == 1 ? behind.front() : "", now);
 }
 
 CoordinatorEffects Coordination::TakeEffects() { return std::exchange(effects_, {}); }

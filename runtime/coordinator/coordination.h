@@ -2,7 +2,7 @@
 // given what happened and when; it says what to write down, and what to send once that is durable.
 //
 //   H1  A task has one epoch at a time. Every message says its own; older ones are refused.
-//   H2  A node is in at most one task.
+//   H2  A node is in at most one task. One that was cut off, and whose name works for another task now, is refused.
 //   H3  No epoch begins while a node of the one before has processes and is heard. A node that has been cut off counts
 //       as gone.
 //   H5  A decision is in `entries` before anybody hears of it in `messages`.
@@ -36,11 +36,13 @@ struct CoordinatorEffects {
   struct Message {
     Connection to = 0;
     CoordinatorMessage message;
+    bool operator==(const Message&) const = default;
   };
   std::vector<CoordinatorEntry> entries;  // Their times are the caller's to set.
   std::vector<Message> messages;
   std::vector<Connection> closed;      // After the messages.
   std::vector<CoordinatorEntry> lost;  // Nodes that are left out or gone, for somebody to replace.
+  bool operator==(const CoordinatorEffects&) const = default;
 };
 
 class Coordination {
@@ -63,6 +65,9 @@ class Coordination {
   llvm::json::Object Status(double now) const;
   CoordinatorEffects TakeEffects();
 
+  // Whether both do the same from here on.
+  bool operator==(const Coordination&) const = default;
+
  private:
   enum class NodePhase { kGone, kWaits, kRuns, kEnded };
   struct Node {
@@ -70,7 +75,7 @@ class Coordination {
     std::int64_t number = 0;  // For the ladder.
     NodePhase phase = NodePhase::kGone;
     std::optional<Connection> connection;
-    std::int64_t epoch = 0;  // Of its processes.
+    std::int64_t epoch = 0;  // Of its last processes.
     double heard = 0;
     std::string host;
     std::int64_t port = 0;
@@ -78,12 +83,14 @@ class Coordination {
     std::int64_t step = -1;
     std::int64_t stuck = -1;
     std::string long_phase;  // That one of its processes is in; empty: none.
+    bool operator==(const Node&) const = default;
   };
   enum class TaskPhase { kForms, kRuns, kParked, kEnded };
   struct Suspect {  // A failure that may follow from another one, which is awaited.
     double until = 0;
     std::string node;
     std::string failure;
+    bool operator==(const Suspect&) const = default;
   };
   struct Task {
     TaskPhase phase = TaskPhase::kForms;
@@ -101,6 +108,7 @@ class Coordination {
     std::string phase_name;       // Long.
     std::optional<Suspect> suspect;
     std::string reason;  // Why it is parked.
+    bool operator==(const Task&) const = default;
   };
 
   void OnNode(Connection from, const AgentMessage& message, double now);
@@ -111,6 +119,8 @@ class Coordination {
   void Refuse(Connection to, std::string reason, bool refused);
   void OnBeat(Node& node, Task& task, const AgentMessage& message, double now);
   void OnSteps(const std::string& name, Task& task, double now);
+  bool MayBeExplained(const Task& task) const;
+  void OnHang(const std::string& name, Task& task, double now);
   void OnFailed(const std::string& name, Task& task, const AgentMessage& message, double now);
   void OnEnded(Node& node, const std::string& name, Task& task);
   void Lose(const std::string& name, Node& node, double now, const std::string& why, bool has_machine_gone);

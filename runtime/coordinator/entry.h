@@ -29,6 +29,7 @@ struct CoordinatorEntry {
   bool is_of_answer = false;              // The answer before did not lead to an iteration.
   std::string answer = {};
   std::string reason = {};
+  bool operator==(const CoordinatorEntry&) const = default;
 };
 
 llvm::json::Object JsonOf(const CoordinatorEntry& entry);

@@ -96,6 +96,7 @@ struct CoordinatorMessage {
   bool is_good = false;  // Of kClose: the task has ended well,
   bool refused = false;  // … or the agent cannot take part; processes that run are none of its business.
   std::string reason = {};
+  bool operator==(const CoordinatorMessage&) const = default;
 };
 
 // Without the end of the line.

@@ -32,6 +32,7 @@ struct TaskFailure {
   std::optional<std::int64_t> node;
   int severity = 2;
   std::optional<std::int64_t> step;  // That did not end.
+  bool operator==(const TaskFailure&) const = default;
 };
 
 struct Decision {
@@ -49,12 +50,15 @@ class Ladder {
   // So many iterations have ended since the last answer.
   void OnIterations(double at, std::int64_t iterations);
 
+  bool operator==(const Ladder&) const = default;
+
  private:
   struct NodeHistory {
     double last = 0;
     int severity = 3;               // The worst of the incident, lower numbers being worse.
     std::deque<double> reattempts;  // Of the last 10 minutes.
     std::deque<double> failures;    // Of severity 2, of the last hour.
+    bool operator==(const NodeHistory&) const = default;
   };
 
   int Escalated(const TaskFailure& failure, NodeHistory& node);

@@ -37,11 +37,14 @@ class TaskPace {
   // Of an iteration; 0 before it is known.
   double Mean() const;
 
+  bool operator==(const TaskPace&) const = default;
+
  private:
   struct LongPhase {
     int times = 0;
     double longest = 0;
     std::optional<double> most;
+    bool operator==(const LongPhase&) const = default;
   };
 
   double Forward(double at);

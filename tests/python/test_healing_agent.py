@@ -147,6 +147,19 @@ def test_a_restart_right_behind_its_world(node: Node) -> None:
     assert node.agent.order is None
 
 
+def test_a_world_that_nobody_has_taken_is_over_when_the_node_joins_again(node: Node) -> None:
+    """A coordinator that came back meanwhile has been told that the node has no processes, and begins another epoch."""
+    joined = node.join()
+    with node.agent._changed:  # torchrun's thread comes late.
+        node.agent._offer = world(1)
+        node.agent._introduce_again()
+    wait_for(lambda: len(node.wires[0].of("join")) == 2)
+    time.sleep(0.1)
+    assert not joined.done()
+    node.wires[0].coming.put([world(2)])
+    assert joined.result(20) == world(2)
+
+
 def test_a_join_names_the_last_epoch(node: Node) -> None:
     """So that a coordinator that knows nothing begins above it."""
     node.run(7)

@@ -205,6 +205,7 @@ class Agent:
 
     def _introduce_again(self) -> None:
         """A coordinator that was away has heard nothing of the end."""
+        self._offer = None  # A node that joins says that it has no processes, and gets another world.
         if self._is_known():
             self._send(self._introduction())
         if self._has_ended:

@@ -96,6 +96,42 @@ TEST(ComingsAndGoingsTest, EpochsGoOnWhereACoordinatorKnowsNoneOfThem) {
   EXPECT_EQ(cluster.messages[0].second.epoch, 6);
 }
 
+// It decided an epoch without them, and they must not train on in another one.
+TEST(ComingsAndGoingsTest, H1ProcessesOfAnEpochThatIsUnknownAreStopped) {
+  CoordinatedCluster cluster;
+  cluster.Join(1);
+  cluster.Pass(11, {1}, 0);
+  EXPECT_THAT(cluster.Heard(Told::kWorld), ElementsAre(1));
+  cluster.Train(1, 0, 3, {1});
+  cluster.Say(9, ResumeOf("2", 7, 0));
+  ASSERT_THAT(cluster.messages, SizeIs(1));
+  EXPECT_EQ(cluster.messages[0].second.epoch, 7);  // An agent follows no older one.
+  EXPECT_THAT(cluster.Heard(Told::kRestart), ElementsAre(9));
+  AgentMessage join = ResumeOf("2", 7, 0);
+  join.kind = Kind::kJoin;
+  cluster.Say(9, join);
+  cluster.Pass(0.5, {1}, 1);
+  cluster.Join(1, 1);
+  cluster.messages.clear();
+  cluster.Pass(0.5, {}, 1);
+  ASSERT_THAT(cluster.messages, SizeIs(2));
+  EXPECT_EQ(cluster.messages[0].second.epoch, 8);
+}
+
+// Only some of its nodes have heard of the epoch that an earlier coordinator decided.
+TEST(ComingsAndGoingsTest, AnEpochThatIsNotWholeBeginsAgain) {
+  CoordinatedCluster cluster;
+  cluster.Resume(1, 1, 0);
+  cluster.Join(2);
+  cluster.Pass(9, {1, 2}, 1);
+  EXPECT_THAT(cluster.Heard(Told::kRestart), IsEmpty());
+  cluster.Pass(2, {1, 2}, 1);
+  EXPECT_THAT(cluster.Heard(Told::kRestart), ElementsAre(1));
+  cluster.Join(1, 1);
+  cluster.Pass(0.5, {}, 1);
+  EXPECT_THAT(cluster.Heard(Told::kWorld), ElementsAre(1, 2));
+}
+
 TEST(ComingsAndGoingsTest, ANewJobOfAnOldNameWaitsForMoreNodes) {
   CoordinatedCluster cluster = OfTwo();
   cluster.Train(1, 0, 3);

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "compiler/files/readable_file_system.h"
@@ -81,24 +82,13 @@ llvm::Expected<std::string> Ask(const std::string& host, const std::string& port
   UCP_RETURN_IF_ERROR(Greet(lines, secret));
   llvm::json::Object object{{"type", request.type}};
   if (!request.node.empty()) object["node"] = request.node;
+  if (request.from > 0) object["from"] = request.from;
   UCP_RETURN_IF_ERROR(lines.Send(std::move(object)));
   return lines.Receive();
 }
 
-}  // namespace
-
-llvm::Expected<std::string> ReadSecret(const std::string& path) {
-  if (path.empty()) return "";
-  UCP_ASSIGN_OR_RETURN(std::string secret, ReadWholeFile(RealFiles(), path, kMostSecretBytes));
-  secret.erase(secret.find_last_not_of(" \t\r\n") + 1);
-  if (secret.size() >= kLeastSecretBytes) return secret;
-  return Fail(ErrorCode::kUsage,
-              "`{}`: the secret has {} bytes, and needs {}; `head -c 32 /dev/urandom | base64` makes one", path,
-              secret.size(), kLeastSecretBytes);
-}
-
-llvm::Expected<llvm::json::Object> AskCoordinator(const std::string& endpoint, const std::string& secret,
-                                                  const PersonRequest& request) {
+llvm::Expected<llvm::json::Object> AskOnce(const std::string& endpoint, const std::string& secret,
+                                           const PersonRequest& request) {
   const std::size_t colon = endpoint.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == endpoint.size()) {
     return Fail(ErrorCode::kUsage, "`{}` is not an endpoint such as head:29411", endpoint);
@@ -116,6 +106,35 @@ llvm::Expected<llvm::json::Object> AskCoordinator(const std::string& endpoint, c
   }
   if (const auto error = object->getString("error")) return MakeError(ErrorCode::kUsage, error->str());
   return std::move(*object);
+}
+
+}  // namespace
+
+llvm::Expected<std::string> ReadSecret(const std::string& path) {
+  if (path.empty()) return "";
+  UCP_ASSIGN_OR_RETURN(std::string secret, ReadWholeFile(RealFiles(), path, kMostSecretBytes));
+  secret.erase(secret.find_last_not_of(" \t\r\n") + 1);
+  if (secret.size() >= kLeastSecretBytes) return secret;
+  return Fail(ErrorCode::kUsage,
+              "`{}`: the secret has {} bytes, and needs {}; `head -c 32 /dev/urandom | base64` makes one", path,
+              secret.size(), kLeastSecretBytes);
+}
+
+llvm::Expected<llvm::json::Object> AskCoordinator(const std::string& endpoint, const std::string& secret,
+                                                  PersonRequest request) {
+  UCP_ASSIGN_OR_RETURN(llvm::json::Object answer, AskOnce(endpoint, secret, request));
+  while (const std::optional<std::int64_t> next = answer.getInteger("next")) {
+    if (*next <= request.from) return Fail(ErrorCode::kIo, "the coordinator at {} repeats its log", endpoint);
+    request.from = *next;
+    answer.erase("next");
+    UCP_ASSIGN_OR_RETURN(llvm::json::Object more, AskOnce(endpoint, secret, request));
+    llvm::json::Array* entries = answer.getArray("entries");
+    llvm::json::Array* further = more.getArray("entries");
+    if (entries == nullptr || further == nullptr) break;
+    for (llvm::json::Value& entry : *further) entries->push_back(std::move(entry));
+    if (const std::optional<std::int64_t> after = more.getInteger("next")) answer["next"] = *after;
+  }
+  return answer;
 }
 
 }  // namespace ucp

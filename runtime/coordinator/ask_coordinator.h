@@ -14,8 +14,8 @@ namespace ucp {
 llvm::Expected<std::string> ReadSecret(const std::string& path);
 
 // `endpoint`: "head:29411". Fails with kUsage for an endpoint of another form and for what the coordinator refuses, and
-// with kIo if it cannot be reached or does not know the secret.
+// with kIo if it cannot be reached or does not know the secret. A long log comes in several answers, which are joined.
 llvm::Expected<llvm::json::Object> AskCoordinator(const std::string& endpoint, const std::string& secret,
-                                                  const PersonRequest& request);
+                                                  PersonRequest request);
 
 }  // namespace ucp

@@ -32,9 +32,12 @@ namespace ucp {
 namespace {
 
 constexpr int kTickMilliseconds = 50;
+// A thousand agents say a thousand lines a second, which are taken together.
+constexpr std::chrono::milliseconds kBetweenRounds{5};
 constexpr double kLongestTick = 1;
 constexpr std::size_t kMostUnproved = 256;
 constexpr std::size_t kMostLogLines = 10'000;
+constexpr std::size_t kMostLogBytes = std::size_t{1} << 22;  // Of one answer.
 constexpr double kBetweenComplaints = 1;
 
 double SystemTime() {
@@ -66,12 +69,13 @@ class Coordinator {
 
  private:
   llvm::Error Replay(std::vector<CoordinatorEntry> entries);
-  void Poll();
+  std::vector<Connection> Poll();
   void Accept();
   bool DropOldestUnproved();
   void Serve(Connection connection, Peer& peer);
   void Take(Connection connection, Peer& peer, const std::string& line);
   void Reply(Peer& peer, const PersonRequest& request);
+  llvm::json::Object LogFrom(std::int64_t from) const;
   llvm::Error CarryOut();
   void Flush();
   void Complain(const Peer& peer, const std::string& why);
@@ -86,8 +90,10 @@ class Coordinator {
   std::map<Connection, Peer> peers_;
   Connection next_ = 1;
   std::deque<CoordinatorEntry> log_;
+  std::int64_t forgotten_ = 0;  // Entries before those of the log.
   ListeningClock clock_;
   double now_ = 0;
+  double next_tick_ = 0;
   double complained_ = -kBetweenComplaints;
   std::size_t unsaid_ = 0;
 };
@@ -134,29 +140,44 @@ llvm::Error Coordinator::Replay(std::vector<CoordinatorEntry> entries) {
 
 void Coordinator::Remember(const CoordinatorEntry& entry) {
   log_.push_back(entry);
-  if (log_.size() > kMostLogLines) log_.pop_front();
+  if (log_.size() <= kMostLogLines) return;
+  log_.pop_front();
+  ++forgotten_;
 }
 
 llvm::Error Coordinator::Run(const std::atomic<bool>& stop) {
   while (!stop) {
-    Poll();
+    const std::vector<Connection> ready = Poll();
     now_ = clock_.Now();
     Accept();
-    for (auto& [connection, peer] : peers_) Serve(connection, peer);
-    coordination_.OnTick(now_);
+    for (const Connection connection : ready) {
+      if (const auto peer = peers_.find(connection); peer != peers_.end()) Serve(connection, peer->second);
+    }
+    if (now_ >= next_tick_) {
+      coordination_.OnTick(now_);
+      next_tick_ = now_ + kTickMilliseconds / 1000.0;
+    }
     UCP_RETURN_IF_ERROR(CarryOut());
     Flush();
     command_.Reap();
+    std::this_thread::sleep_for(kBetweenRounds);
   }
   return llvm::Error::success();
 }
 
-void Coordinator::Poll() {
+// The connections that have something to be read, or have gone.
+std::vector<Connection> Coordinator::Poll() {
   std::vector<pollfd> waits = {{listener_.number(), POLLIN, 0}};
   for (const auto& [connection, peer] : peers_) {
     waits.push_back({peer.socket(), static_cast<short>(peer.has_to_send() ? POLLIN | POLLOUT : POLLIN), 0});
   }
-  ::poll(waits.data(), waits.size(), kTickMilliseconds);
+  std::vector<Connection> ready;
+  if (::poll(waits.data(), waits.size(), kTickMilliseconds) <= 0) return ready;
+  auto wait = waits.begin();
+  for (const auto& [connection, peer] : peers_) {
+    if (((++wait)->revents & ~POLLOUT) != 0) ready.push_back(connection);
+  }
+  return ready;
 }
 
 // Whoever does not prove himself makes room for others.
@@ -250,14 +271,28 @@ void Coordinator::Take(Connection connection, Peer& peer, const std::string& lin
   peer.Close(now_);
 }
 
+// An epoch of a thousand nodes has their names. `next` is the first entry that does not fit, for the next request.
+llvm::json::Object Coordinator::LogFrom(std::int64_t from) const {
+  llvm::json::Object answer;
+  llvm::json::Array entries;
+  std::size_t bytes = 0;
+  std::int64_t number = std::max(from, forgotten_);
+  for (; number - forgotten_ < std::ssize(log_) && bytes < kMostLogBytes; ++number) {
+    llvm::json::Value entry = JsonOf(log_[static_cast<std::size_t>(number - forgotten_)]);
+    bytes += LineOf(entry).size();
+    entries.push_back(std::move(entry));
+  }
+  answer["entries"] = std::move(entries);
+  if (number - forgotten_ < std::ssize(log_)) answer["next"] = number;
+  return answer;
+}
+
 void Coordinator::Reply(Peer& peer, const PersonRequest& request) {
   llvm::json::Object answer;
   if (request.type == "status") {
     answer = coordination_.Status(now_);
   } else if (request.type == "log") {
-    llvm::json::Array entries;
-    for (const CoordinatorEntry& entry : log_) entries.push_back(JsonOf(entry));
-    answer["entries"] = std::move(entries);
+    answer = LogFrom(request.from);
   } else {
     llvm::Error error =
         request.type == "drain" ? coordination_.Drain(request.node, now_) : coordination_.Undrain(request.node, now_);

@@ -118,10 +118,11 @@ std::optional<PersonRequest> ParseRequest(std::string_view line) {
   if (!IsUtf8(line)) return std::nullopt;
   PersonRequest request;
   JsonReader json(line);
-  llvm::Error error = ReadKeys(
-      json,
-      {{"type", [&] { return ReadInto(json, request.type); }}, {"node", [&] { return ReadInto(json, request.node); }}},
-      {"type"});
+  llvm::Error error = ReadKeys(json,
+                               {{"type", [&] { return ReadInto(json, request.type); }},
+                                {"node", [&] { return ReadInto(json, request.node); }},
+                                {"from", [&] { return ReadInto(json, request.from, 0, kMostNumber); }}},
+                               {"type"});
   if (!error) error = json.ReadEnd();
   const bool is_request = !error && (request.type == "status" || request.type == "log" || request.type == "drain" ||
                                      request.type == "undrain");

@@ -61,6 +61,7 @@ llvm::Expected<AgentMessage> ParseAgentMessage(std::string_view line);
 struct PersonRequest {
   std::string type;  // status, log, drain or undrain.
   std::string node = {};
+  std::int64_t from = 0;  // Of log: the number of its first entry.
 };
 // Nothing if it is something else.
 std::optional<PersonRequest> ParseRequest(std::string_view line);

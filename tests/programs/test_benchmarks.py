@@ -110,6 +110,14 @@ class Benchmarks(ProgramTest):
         page = (SOURCE / "docs" / "healing.md").read_text().split("<!-- table of healing.py -->\n")[1]
         self.assertEqual(self.bench("healing.py"), page.split("<!-- end of table -->")[0].splitlines())
 
+    def test_healing_agents(self) -> None:
+        """Two jobs, of which each loses an agent; a node counts as lost after 5 s."""
+        lines = self.bench("healing_agents.py", "--agents", 200, "--rest", 2, "--losses", 2)
+        self.assertEqual(len(lines), 3, lines)
+        cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
+        self.assertEqual(cells[:2], ["200", "2"])
+        self.assertGreaterEqual(float(cells[4].split(" ")[0]), 5)
+
 
 if __name__ == "__main__":
     unittest.main()

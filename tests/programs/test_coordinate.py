@@ -12,6 +12,7 @@ import struct
 import subprocess
 import time
 import unittest
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,19 @@ class Coordinate(ProgramTest):
         (self.folder / "journal").write_text(content.replace('"t"', '"u"', 1))
         result = self.run_program("ucprun", "coordinate", "--port", self.port, "--journal", "journal")
         self.assert_refused(result, 2, "`journal`: line 1 is damaged: its checksum is ")
+
+    def test_a_long_log(self) -> None:
+        """It comes in several answers, since it has more bytes than the coordinator keeps for one connection."""
+        nodes = [f"a-node-with-a-long-name-{number:04}" for number in range(1000)]
+        with (self.folder / "journal").open("w") as journal:
+            for epoch in range(1, 801):
+                entry = json.dumps({"time": 1, "event": "epoch", "task": "t", "epoch": epoch, "nodes": nodes,
+                                    "least": 1, "most": 1000})  # fmt: skip
+                journal.write(f"{zlib.crc32(entry.encode()):08x} {entry}\n")
+        self.assertGreater((self.folder / "journal").stat().st_size, 1 << 24)
+        self.start("--journal", "journal")
+        entries = json.loads(self.ask("log", "--json").stdout)["entries"]
+        self.assertEqual([entry["epoch"] for entry in entries], list(range(1, 801)))
 
     def test_a_full_disk(self) -> None:
         """It decides nothing more, and says so; the journal can be read."""

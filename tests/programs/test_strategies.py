@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from programs import ProgramTest
+from programs import SOURCE, ProgramTest
 
 SPEC = """ucp 1
 dim layers
@@ -81,6 +81,24 @@ layout l { "x" [nothing] }
         result = self.run_program(*command, "deepspeed:pp=2,interleave=1")
         self.assertEqual(result.returncode, 1)
         self.assertIn("the layout has 2 chunks on each stage, and the strategy 1", result.stderr)
+
+    def test_a_batch_that_does_not_divide(self) -> None:
+        """Eight samples in the source: reports of both kinds of targets say it for 3 replicas, and not for 2."""
+        source = self.checkpoint("autoep_tp2_ep4_dp4")
+        words = "the global batch of 8 samples does not divide over 3 data-parallel ranks"
+        for target in ("universal:mp=2,ep=2", "deepspeed:tp=2,ep=2,zero=1"):
+            for dp, says in ((2, False), (3, True)):
+                result = self.run_program(
+                    "ucpc",
+                    "plan",
+                    SOURCE / "tests/fixtures/autoep_autotp.ucp",
+                    "--from",
+                    source,
+                    "--to",
+                    f"{target},dp={dp}",
+                )
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(words in result.stdout + result.stderr, says, (target, dp))
 
     def test_the_stages_of_the_target_are_shown(self) -> None:
         """Beside those of the source."""

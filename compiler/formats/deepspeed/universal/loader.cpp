@@ -5,8 +5,11 @@
 #include <array>
 #include <optional>
 #include <string_view>
+#include <utility>
 
+#include "compiler/formats/deepspeed/common/batch_sizes.h"
 #include "compiler/formats/deepspeed/common/family_state.h"
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::universal {
@@ -26,6 +29,16 @@ std::optional<Version> ParseVersion(std::string_view text) {
     return std::nullopt;
   RE2::PartialMatch(text, R"(^\d+\.\d+\.(\d{1,6}))", &version[2]);
   return version;
+}
+
+// Of a folder for so many replicas alone: the batch of the source's job on them.
+void RemarkOnReplicas(const TrainingState& training, std::int64_t dp, std::vector<std::string>& remarks) {
+  const pytorch::ValuePtr config = FindEntry(training.engine, "ds_config");
+  const pytorch::ValuePtr recorded = FindEntry(training.engine, "dp_world_size");
+  const std::int64_t source_dp = recorded ? pytorch::AsInteger(*recorded).value_or(0) : 0;
+  const auto sizes = config ? deepspeed::BatchSizesOf(*config, source_dp) : std::nullopt;
+  std::string remark = sizes ? deepspeed::RemarkOnBatch(*sizes, dp) : "";
+  if (!remark.empty()) remarks.push_back(std::move(remark));
 }
 
 // AutoEP beside tensor-parallel ranks: an engine compares the degrees with its own before it loads anything. In a
@@ -55,6 +68,7 @@ llvm::Error FindFolding(std::optional<std::int64_t> dp, const TrainingState& tra
   }
   loader.folding = Folding{loader.ranks, 0, loader.ep, 0, "dense_dp", *dp, 0};
   loader.ep = 1;  // Nothing of DeepSpeed's own layer is spread.
+  RemarkOnReplicas(training, *dp, remarks);
   return llvm::Error::success();
 }
 

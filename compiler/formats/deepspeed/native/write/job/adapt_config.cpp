@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
 
+#include "compiler/formats/deepspeed/common/batch_sizes.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/units.h"
 
@@ -17,42 +19,28 @@ using pytorch::MakeInteger;
 using pytorch::MakeText;
 using pytorch::ValuePtr;
 
-constexpr std::string_view kGlobalBatch = "train_batch_size";
-constexpr std::string_view kMicroBatch = "train_micro_batch_size_per_gpu";
-constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
-
 class Adapter {
  public:
   Adapter(std::vector<Entry> entries, std::vector<std::string>& remarks)
       : entries_(std::move(entries)), remarks_(remarks) {}
 
-  // micro * accumulation * ranks is the global batch; two of them give the third.
   void AdaptBatch(std::int64_t source_dp, std::int64_t dp) {
-    if (source_dp == 0 || source_dp == dp) return;
-    std::optional<std::int64_t> micro = Number(kMicroBatch), accumulation = Number(kAccumulation),
-                                global = Number(kGlobalBatch);
-    if (!accumulation && !(micro && global)) accumulation = 1;
-    if (!global && micro && accumulation) global = *micro * *accumulation * source_dp;
-    if (!micro && global && accumulation && *global % (*accumulation * source_dp) == 0) {
-      micro = *global / (*accumulation * source_dp);
-    }
-    if (!global || !micro) return;
-    const std::string of_source = fmt::format("the global batch of {} samples", *global);
-    if (*global % (*micro * dp) == 0) {
-      accumulation = *global / (*micro * dp);
-    } else if (*global % dp == 0) {
-      micro = *global / dp;
-      accumulation = 1;
-    } else {
-      remarks_.push_back(fmt::format("{} does not divide over {}: the job's configuration has to choose another",
-                                     of_source, Counted(static_cast<std::uint64_t>(dp), "data-parallel rank")));
+    if (source_dp == dp) return;
+    const std::optional<BatchSizes> sizes = BatchSizesOf(*Config(), source_dp);
+    if (!sizes) return;
+    if (std::string remark = RemarkOnBatch(*sizes, dp); !remark.empty()) {
+      remarks_.push_back(std::move(remark));
       return;
     }
-    SetIfThere(kMicroBatch, MakeInteger(*micro));
-    SetIfThere(kAccumulation, MakeInteger(*accumulation));
-    remarks_.push_back(fmt::format("{} stays on {} (the source had {}) with a micro-batch of {} and {}", of_source,
-                                   Counted(static_cast<std::uint64_t>(dp), "data-parallel rank"), source_dp, *micro,
-                                   Counted(static_cast<std::uint64_t>(*accumulation), "accumulation step")));
+    const bool keeps_micro = sizes->global % (sizes->micro * dp) == 0;
+    const std::int64_t micro = keeps_micro ? sizes->micro : sizes->global / dp;
+    const std::int64_t accumulation = keeps_micro ? sizes->global / (micro * dp) : 1;
+    SetIfThere(kMicroBatch, MakeInteger(micro));
+    SetIfThere(kAccumulation, MakeInteger(accumulation));
+    remarks_.push_back(
+        fmt::format("the global batch of {} samples stays on {} (the source had {}) with a micro-batch of {} and {}",
+                    sizes->global, Counted(static_cast<std::uint64_t>(dp), "data-parallel rank"), source_dp, micro,
+                    Counted(static_cast<std::uint64_t>(accumulation), "accumulation step")));
   }
 
   // A section of another type goes; one that is there keeps its other settings.
@@ -136,14 +124,8 @@ class Adapter {
     }
   }
 
-  std::optional<std::int64_t> Number(std::string_view key) const {
-    ValuePtr value = pytorch::Find(*Config(), key);
-    auto number = value ? pytorch::AsInteger(*value) : std::nullopt;
-    return number && *number > 0 && *number < (std::int64_t{1} << 20) ? number : std::nullopt;
-  }
-
   void SetIfThere(std::string_view key, ValuePtr value) {
-    if (Number(key)) SetEntry(entries_, key, std::move(value));
+    if (BatchNumber(*Config(), key)) SetEntry(entries_, key, std::move(value));
   }
 
   std::vector<Entry> entries_;

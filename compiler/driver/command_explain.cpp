@@ -14,6 +14,7 @@
 #include "compiler/explain/explain_json.h"
 #include "compiler/explain/explain_page.h"
 #include "compiler/explain/explain_text.h"
+#include "compiler/page/page.h"
 #include "compiler/support/error.h"
 
 namespace ucp {
@@ -34,7 +35,7 @@ llvm::Expected<std::optional<OutputPlace>> PlaceOf(const ExplainOptions& options
   if (options.page.empty()) return std::nullopt;
   return PlaceOutput({.path = options.page,
                       .what = "the page",
-                      .begins = kPageBegins,
+                      .begins = PageBegins(PageKind::kExplain),
                       .force = options.force,
                       .inputs = {options.source.spec, options.source.config}});
 }

@@ -1,24 +1,20 @@
 // The data is compact: texts and selections are stored once and named by number, since a model has thousands of tensors
-// and tens of ways to cut them. It is JSON in a script element that is not run. Within such an element only `<` could
-// end it, and in JSON `<` stands in strings only, where it may be written as \u003c.
+// and tens of ways to cut them.
 #include "compiler/explain/explain_page.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <llvm/Support/Base64.h>
 #include <llvm/Support/JSON.h>
 #include <llvm/Support/Path.h>
-#include <llvm/Support/SHA256.h>
 #include <llvm/Support/raw_ostream.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <string_view>
 #include <vector>
 
-#include "compiler/explain/explain_page_text.h"
 #include "compiler/explain/explain_text.h"
+#include "compiler/page/page.h"
+#include "compiler/page/rank_bytes.h"
 
 namespace ucp {
 namespace {
@@ -26,24 +22,6 @@ namespace {
 // The most that is drawn and listed, so that a page stays small whatever a spec says; the page says how many more.
 constexpr std::size_t kMostHolders = 512;
 constexpr std::size_t kMostRuns = 512;
-
-std::string Utf8(const std::string& text) { return llvm::json::isUTF8(text) ? text : llvm::json::fixUTF8(text); }
-
-// Distinct values of one kind, numbered as they come.
-class Numbering {
- public:
-  std::int64_t NumberOf(const std::string& key) {
-    return numbers_.emplace(key, static_cast<std::int64_t>(numbers_.size())).first->second;
-  }
-  std::vector<std::string> InOrder() const {
-    std::vector<std::string> keys(numbers_.size());
-    for (const auto& [key, number] : numbers_) keys[static_cast<std::size_t>(number)] = key;
-    return keys;
-  }
-
- private:
-  std::map<std::string, std::int64_t> numbers_;
-};
 
 // [local length, [[logical begin, length], …], how many more runs]
 std::string SelectionJson(const Selection& selection) {
@@ -76,7 +54,11 @@ std::string SideText(const std::string& name, const Mesh& mesh) {
 
 class PageData {
  public:
-  explicit PageData(const Explanation& explanation) : explanation_(explanation) {}
+  explicit PageData(const Explanation& explanation)
+      : explanation_(explanation),
+        partitions_(explanation.inventory == nullptr
+                        ? RankBytes{}
+                        : BytesOfRanks(explanation.inventory->storage, CountedStates::kPartitioned)) {}
 
   std::string Json() {
     std::string text;
@@ -95,6 +77,7 @@ class PageData {
       json.attributeArray("selections", [&] {
         for (const std::string& selection : selections_.InOrder()) json.rawValue(selection);
       });
+      partitions_.Write(json);
     });
     return text;
   }
@@ -127,7 +110,7 @@ class PageData {
     });
   }
 
-  // The order is that of explain_page.js.
+  // The order is that of compiler/page/explain.js.
   void WriteTensor(llvm::json::OStream& json, const ExplainedTensor& tensor) {
     json.value(Utf8(tensor.layout->name));
     json.value(patterns_.NumberOf(std::string(ToString(tensor.pattern.pattern))));
@@ -146,6 +129,7 @@ class PageData {
     json.array([&] {
       for (const std::string& alias : tensor.layout->aliases) json.value(Utf8(alias));
     });
+    json.value(partitions_.NumberOf(tensor.layout->name));
   }
 
   static void WriteNumbers(llvm::json::OStream& json, const std::vector<std::int64_t>& numbers) {
@@ -192,40 +176,13 @@ class PageData {
   Numbering texts_;
   Numbering patterns_;
   Numbering selections_;
+  RankRows partitions_;
 };
-
-void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
-
-// Only a script with exactly these bytes may run.
-std::string Policy() {
-  llvm::ArrayRef<std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(kExplainScript.data()),
-                                     kExplainScript.size());
-  return fmt::format("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'",
-                     llvm::encodeBase64(llvm::SHA256::hash(bytes)));
-}
 
 }  // namespace
 
 std::string ExplainAsPage(const Explanation& explanation) {
-  std::string data = PageData(explanation).Json();
-  ReplaceAll(data, "<", "\\u003c");
-  std::map<std::string_view, std::string> parts = {
-      {"{{policy}}", Policy()}, {"{{data}}", std::move(data)}, {"{{script}}", std::string(kExplainScript)}};
-  std::string page;
-  std::string_view rest = kExplainPage;
-  while (!rest.empty()) {
-    std::size_t begin = rest.find("{{");
-    page += rest.substr(0, begin);
-    if (begin == std::string_view::npos) break;
-    std::size_t end = rest.find("}}", begin) + 2;
-    page += parts.at(rest.substr(begin, end - begin));
-    rest.remove_prefix(end);
-  }
-  return page;
+  return MakePage(PageKind::kExplain, PageData(explanation).Json());
 }
 
 }  // namespace ucp

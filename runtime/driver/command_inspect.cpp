@@ -1,9 +1,14 @@
 // `ucprun inspect`: what a checkpoint holds, from its headers.
+#include <fmt/format.h>
+
 #include <memory>
+#include <optional>
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/memory_job.h"
 #include "compiler/command_line/terminal.h"
+#include "compiler/command_line/write_file.h"
+#include "compiler/page/page.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
 #include "runtime/comm/launcher.h"
@@ -11,6 +16,7 @@
 #include "runtime/command_line/work_options.h"
 #include "runtime/destination/many_ranks.h"
 #include "runtime/driver/commands.h"
+#include "runtime/driver/inspect_page.h"
 #include "runtime/driver/inspect_report.h"
 #include "runtime/driver/objects_report.h"
 #include "runtime/inspect/inspection.h"
@@ -24,6 +30,8 @@ struct InspectOptions {
   SourceTexts source;
   std::string tensor = "*";
   NodeLocal node_local;
+  std::string page;  // Where to write it; empty for none.
+  bool force = false;
   bool all = false;
   bool objects = false;
   bool json = false;
@@ -37,11 +45,29 @@ void PrintText(const Inspection& inspection, bool grouped) {
   }
 }
 
+llvm::Error WritePage(const OutputPlace& place, const std::string& name, const Inspection& inspection) {
+  UCP_RETURN_IF_ERROR(WriteOutput(place, InspectionAsPage(inspection)));
+  if (place.kind != OutputPlace::Kind::kStandardOutput) PrintReportLine(fmt::format("wrote {}", name));
+  return llvm::Error::success();
+}
+
+// Where the page goes, if anywhere.
+llvm::Expected<std::optional<OutputPlace>> PlaceOf(const InspectOptions& options) {
+  if (options.page.empty()) return std::nullopt;
+  return PlaceOutput({.path = options.page,
+                      .what = "the page",
+                      .begins = PageBegins(PageKind::kInspect),
+                      .force = options.force,
+                      .inputs = {options.source.spec, options.source.config}});
+}
+
 llvm::Error Inspect(ReadableFileSystem& files, const InspectOptions& options) {
+  UCP_ASSIGN_OR_RETURN(const std::optional<OutputPlace> place, PlaceOf(options));
   OpenedSpec spec;
   llvm::Expected<Inspection> inspection = Inspect(files, options.source, options.tensor, spec);
   if (spec != nullptr) ShowDiagnostics(*spec, options.json);
   if (!inspection) return inspection.takeError();
+  if (place) return WritePage(*place, options.page, *inspection);
   if (options.json) {
     return PrintJsonBy([&](llvm::json::OStream& json) { WriteInspection(*inspection, json); });
   }
@@ -94,6 +120,7 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "  ucprun inspect checkpoints/\n"
       "  ucprun inspect out/ --tensor '*.bias' --json\n"
+      "  ucprun inspect checkpoints/ --html page.html\n"
       "  ucprun inspect downloaded/ --objects      what loading its pickles would run");
   command
       ->add_option("CHECKPOINT", options->source.path,
@@ -111,10 +138,16 @@ void AddInspectCommand(CLI::App& app, int& exit_code) {
                         "Instead, every class and function that the pickles of any file or folder name; exit code 3 if "
                         "loading them would "
                         "run one that no framework writes into checkpoints, or if a pickle cannot be read");
+  CLI::Option* page = command
+                          ->add_option("--html", options->page,
+                                       "Write a page with a map of ranks and layers, to be opened in a browser")
+                          ->type_name("FILE")
+                          ->excludes(objects);
+  AddForceOption(*command, "--html", options->force);
   for (const char* other : {"--spec", "--tensor", "--node-local", "--set", "--config", "--unused", "--prefer-rank"}) {
     objects->excludes(other);
   }
-  command->add_flag("--json", options->json, "As JSON");
+  command->add_flag("--json", options->json, "As JSON")->excludes(page);
   command->callback([options, &exit_code] { exit_code = RunInspect(*options); });
 }
 

@@ -17,23 +17,6 @@ namespace {
 constexpr std::size_t kColumns = 80;
 constexpr const char* kIndent = "          ";
 
-// "float32 exp_avg fp32, bfloat16 weight"
-std::string StatesText(const InspectedTensor& row) {
-  std::map<std::string, std::vector<std::string>> by_dtype;
-  for (const auto& [state, dtype] : row.states) by_dtype[dtype].push_back(state);
-  std::vector<std::string> texts;
-  for (const auto& [dtype, states] : by_dtype) texts.push_back(fmt::format("{} {}", dtype, fmt::join(states, " ")));
-  return fmt::format("{}", fmt::join(texts, ", "));
-}
-
-std::string ShapeText(const InspectedTensor& row) {
-  std::string shape = fmt::format("[{}]", fmt::join(row.shape, ", "));
-  if (row.tensor_parallel_ranks == 1 && row.other_ranks == 0) return shape;
-  if (row.other_ranks == 0) return fmt::format("{} on each of {} tp ranks", shape, row.tensor_parallel_ranks);
-  return fmt::format("{} on {} of {} tp ranks", shape, row.tensor_parallel_ranks,
-                     row.tensor_parallel_ranks + row.other_ranks);
-}
-
 // A name in which each part that is a number is `#`, and these numbers.
 std::pair<std::string, std::vector<std::uint64_t>> NumbersIn(const std::string& name) {
   constexpr std::size_t kMostDigits = 9;
@@ -154,6 +137,22 @@ std::string NextCommand(const Inspection& inspection) {
 }
 
 }  // namespace
+
+std::string StatesText(const InspectedTensor& row) {
+  std::map<std::string, std::vector<std::string>> by_dtype;
+  for (const auto& [state, dtype] : row.states) by_dtype[dtype].push_back(state);
+  std::vector<std::string> texts;
+  for (const auto& [dtype, states] : by_dtype) texts.push_back(fmt::format("{} {}", dtype, fmt::join(states, " ")));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string ShapeText(const InspectedTensor& row) {
+  std::string shape = fmt::format("[{}]", fmt::join(row.shape, ", "));
+  if (row.tensor_parallel_ranks == 1 && row.other_ranks == 0) return shape;
+  if (row.other_ranks == 0) return fmt::format("{} on each of {} tp ranks", shape, row.tensor_parallel_ranks);
+  return fmt::format("{} on {} of {} tp ranks", shape, row.tensor_parallel_ranks,
+                     row.tensor_parallel_ranks + row.other_ranks);
+}
 
 std::vector<std::string> InspectHeader(const Inspection& inspection) {
   const Inventory& inventory = inspection.source.checkpoint.inventory;

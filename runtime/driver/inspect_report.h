@@ -15,4 +15,9 @@ std::vector<std::string> InspectHeader(const Inspection& inspection);
 // tensors whose names differ in numbers alone, with all else the same: `blocks.{0-31}.up.weight  x 32`.
 std::vector<std::string> TensorLines(const std::vector<InspectedTensor>& rows, bool grouped);
 
+// "[4, 8] on each of 2 tp ranks"
+std::string ShapeText(const InspectedTensor& row);
+// "bfloat16 weight, float32 exp_avg exp_avg_sq fp32"
+std::string StatesText(const InspectedTensor& row);
+
 }  // namespace ucp

@@ -10,6 +10,7 @@ from browser import CHROMIUM, Browser
 
 from programs import ProgramTest
 
+CUT = "</script><img sr…document.title=1>&<!--"  # As the map shows it.
 HOSTILE = "</script><img src=x onerror=document.title=1>&<!--"
 SHAPES = """ucp 1
 dim layers
@@ -101,8 +102,8 @@ class ExplainPage(ProgramTest):
         self.assertEqual(self.texts("h2"), ["layers.1.up"])
         self.assertEqual(self.boxes("source"), 4)
         self.browser.run("document.querySelector('#filter').value = ''")
-        self.browser.click("#patterns button:nth-of-type(2)")
-        pattern, count = self.texts("#patterns button[aria-pressed=true]")[0].rsplit(" ", 1)
+        self.browser.click("#kinds button:nth-of-type(2)")
+        pattern, count = self.texts("#kinds button[aria-pressed=true]")[0].rsplit(" ", 1)
         self.assertEqual(self.texts("#count"), [f"{count} of 16 tensors"])
         self.assertEqual(set(self.texts("#rows .row > span:nth-child(2)")), {pattern})
         self.assertEqual(self.browser.complaints(), [])
@@ -111,9 +112,7 @@ class ExplainPage(ProgramTest):
         """Elements of each rank, and who feeds whom; counted by hand."""
         self.browser.open(self.page(*SIDES))
         self.assertEqual(self.texts("h2"), ["The whole model"])
-        self.assertEqual(
-            self.texts(".map.target tbody th"), [HOSTILE, "embed", "layers.0", "layers.1"]
-        )
+        self.assertEqual(self.texts(".map.target tbody th"), [CUT, "embed", "layers.0", "layers.1"])
         self.assertEqual(self.texts(".map.source thead th")[1:3], ["pp=0 dp=0 tp=0", "pp=0 dp=0 tp=1"])
         self.assertEqual(self.texts(".map.source tfoot td"), ["895", "679"] * 4)
         self.assertEqual(self.texts(".map.target tfoot td"), ["672", "672", "672", "456"])
@@ -137,6 +136,22 @@ class ExplainPage(ProgramTest):
         rows = self.texts(".map.source tbody th")
         self.assertEqual(rows[2:], ["layers.0 to 19", "layers.20 to 39"])
         self.assertEqual(self.texts(".map.target tbody tr:nth-child(3) td"), ["4080"] * 4)
+
+    def test_partitions_of_a_checkpoint(self) -> None:
+        """Masters and both moments, of four bytes each: the two ranks share them out, and no element is on both."""
+        source = self.checkpoint("zero1_dp2")
+        page = self.folder / "page.html"
+        result = self.run_program("ucpc", "explain", "--from", source, "--html", page)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.browser.open(page)
+        self.assertEqual(self.texts(".map.partitions thead th")[1:], ["pp=0 tp=0 part=0", "pp=0 tp=0 part=1"])
+        shared = self.browser.run(
+            "tensors.map((tensor) => bytesOn(tensor)[0] + bytesOn(tensor)[1] - 12 * tensor.elements)"
+        )
+        self.assertEqual(set(shared), {0})
+        self.assertEqual(self.browser.complaints(), [])
+        self.browser.open(self.page(*SIDES))
+        self.assertEqual(self.texts(".map.partitions"), [])
 
     def test_a_hostile_name_is_text(self) -> None:
         """It ends no script, makes no element, runs nothing."""

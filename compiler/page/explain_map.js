@@ -1,8 +1,6 @@
-"use strict";
-// ---- The map of the whole model: rows are layers, columns are ranks, and beside it who feeds whom ----
-// It stands in front of explain_page.js in one script, and uses what is declared there.
+// ---- The map of `ucpc explain --html`: elements of each layer on each rank, and beside it who feeds whom ----
 
-const MOST_COLUMNS = 32, MOST_LINES = 80, MOST_MEETINGS = 4e6;
+const MOST_MEETINGS = 4e6;
 
 // The ranks of a side that can differ in what they hold: a product over the stages and the axes that cut a tensor.
 function ranksOf(mesh, cuttings) {
@@ -30,80 +28,6 @@ function holdersAt(ranks, cutting, stages) {
 // Of a selection with more runs than the page has, its length with padding.
 const lengthOf = (selection) => selection[2] ? selection[0] : real(selection);
 const elementsOf = (dims) => dims.reduce((product, dim) => product * lengthOf(data.selections[dim]), 1);
-
-// Layers that are cut alike, one behind the other on the same stages, are one row; so is each tensor without a layer.
-function linesOf() {
-  const layers = new Map();
-  for (const tensor of tensors) {
-    const found = /^(.*?)(\d+)(.*)$/.exec(tensor.name);
-    const key = found ? found[1] + found[2] : tensor.name;
-    if (!layers.has(key)) layers.set(key, {name: key, stem: found ? found[1] : null, number: found && found[2], tensors: [], likes: []});
-    const layer = layers.get(key);
-    layer.tensors.push(tensor);
-    layer.likes.push([found && found[3], tensor.cutting, tensor.target, tensor.stages, tensor.targetStages].join("|"));
-  }
-  const lines = [];
-  for (const layer of layers.values()) {
-    const last = lines[lines.length - 1], like = layer.likes.join("\n");
-    if (last && layer.stem !== null && last.stem === layer.stem && last.like === like) {
-      last.tensors.push(...layer.tensors);
-      last.layers += 1;
-      last.until = layer.number;
-    } else {
-      lines.push({...layer, like, layers: 1, until: null});
-    }
-  }
-  return lines;
-}
-function lineText(line) {
-  if (line.until !== null) return line.name + " to " + line.until;
-  return line.tensors.length === 1 ? line.tensors[0].name : line.name;
-}
-function filterOf(line) {
-  if (line.until !== null) return line.stem;
-  if (line.tensors.length === 1) return line.tensors[0].name;
-  return line.tensors.every((tensor) => tensor.name.startsWith(line.name + ".")) ? line.name + "." : line.name;
-}
-
-function mapTable(name, mesh, ranks, lines, cuttingOf, stagesOf) {
-  const cache = new Map();
-  const heldBy = (tensor) => {
-    const key = cuttingOf(tensor) + "|" + stagesOf(tensor);
-    if (!cache.has(key)) {
-      cache.set(key, holdersAt(ranks.all, cuttingOf(tensor), stagesOf(tensor)).map((dims) => dims ? elementsOf(dims) : 0));
-    }
-    return cache.get(key);
-  };
-  const sums = lines.map((line) => {
-    const sum = ranks.all.map(() => 0);
-    for (const tensor of line.tensors) heldBy(tensor).forEach((elements, i) => { sum[i] += elements; });
-    return sum;
-  });
-  const most = Math.max(1, ...sums.flat());
-  const cells = (sum, shade) => sum.map((elements) => {
-    const cell = make("td", {class: elements ? "held" : "none"}, elements ? roughly(elements) : "");
-    if (shade && elements) cell.style.setProperty("--share", (0.15 + 0.85 * elements / most).toFixed(2));
-    return cell;
-  });
-  const body = make("tbody");
-  lines.slice(0, MOST_LINES).forEach((line, i) => {
-    const button = make("button", {type: "button", title: "List these tensors"}, lineText(line));
-    button.addEventListener("click", () => {
-      byId("filter").value = filterOf(line);
-      refresh();
-    });
-    body.append(make("tr", {}, make("th", {scope: "row"}, button), ...cells(sums[i], true)));
-  });
-  const total = ranks.all.map((_, i) => sums.reduce((all, sum) => all + sum[i], 0));
-  const foot = make("tr", {class: "total"}, make("th", {scope: "row"}, "elements of a rank"), ...cells(total, false));
-  const head = make("tr", {}, make("th"), ...ranks.all.map((rank) => make("th", {scope: "col"}, rankText(rank))));
-  const hidden = [];
-  if (ranks.hidden) hidden.push(thousands(ranks.hidden) + " more ranks");
-  if (lines.length > MOST_LINES) hidden.push(thousands(lines.length - MOST_LINES) + " more rows");
-  return make("figure", {class: "map " + name}, make("figcaption", {}, name + (mesh ? ": " + mesh : "")),
-              make("div", {class: "scroll"}, make("table", {}, make("thead", {}, head), body, make("tfoot", {}, foot))),
-              hidden.length ? make("p", {class: "note"}, "and " + hidden.join(", ")) : "");
-}
 
 // ---- Who feeds whom: elements that each rank of the target finds on each of the source's ----
 
@@ -164,20 +88,32 @@ function feedTable(source, target) {
               make("p", {class: "note"}, "Elements. A copy that several ranks hold counts at the first of them."));
 }
 
+// Elements of a side's layers on each of its ranks.
+function elementsMap(name, mesh, ranks, cuttingOf, stagesOf) {
+  const cache = new Map();
+  const heldBy = (tensor) => {
+    const key = cuttingOf(tensor) + "|" + stagesOf(tensor);
+    if (!cache.has(key)) {
+      cache.set(key, holdersAt(ranks.all, cuttingOf(tensor), stagesOf(tensor)).map((dims) => dims ? elementsOf(dims) : 0));
+    }
+    return cache.get(key);
+  };
+  const lines = linesOf((tensor) => [tensor.cutting, tensor.target, tensor.stages, tensor.targetStages].join("|"));
+  return mapTable({name, caption: name + (mesh ? ": " + mesh : ""), ranks: ranks.all.map(rankText), moreRanks: ranks.hidden,
+                   lines, heldBy, write: roughly, total: "elements of a rank"});
+}
 function showMap() {
-  chosen = null;
-  const lines = linesOf();
   const source = ranksOf(data.sourceMesh, tensors.map((tensor) => tensor.cutting));
-  const parts = [mapTable("source", data.source, source, lines, (tensor) => tensor.cutting, (tensor) => tensor.stages)];
+  const parts = [elementsMap("source", data.source, source, (tensor) => tensor.cutting, (tensor) => tensor.stages)];
   if (data.target && tensors.every((tensor) => tensor.target !== null)) {
     const target = ranksOf(data.targetMesh, tensors.map((tensor) => tensor.target));
-    parts.push(mapTable("target", data.target, target, lines, (tensor) => tensor.target, (tensor) => tensor.targetStages),
+    parts.push(elementsMap("target", data.target, target, (tensor) => tensor.target, (tensor) => tensor.targetStages),
                feedTable(source, target));
   }
-  byId("tensor").replaceChildren(make("h2", {}, "The whole model"),
-    make("p", {class: "note"}, "How many elements of each layer a rank holds. Ranks that differ in data parallelism alone hold the same, and are one column."),
-    ...parts);
-  document.body.classList.add("mapped");
-  drawRows();
-  history.replaceState(null, "", location.pathname);
+  if (data.ranks.length) {
+    parts.push(bytesMap("partitions", "The parts of the source that ZeRO partitions: which rank saved how many bytes of each layer"),
+               make("p", {class: "note"}, "A part is the share of one data-parallel rank, of states in all."));
+  }
+  showAll("The whole model", make("p", {class: "note"}, "How many elements of each layer a rank holds. Ranks that differ " +
+    "in data parallelism alone hold the same, and are one column."), ...parts);
 }

@@ -1,29 +1,15 @@
+// ---- The page of `ucpc explain --html`, behind list.js, map.js and explain_map.js ----
 // The data is what compiler/explain/explain_page.cpp writes: texts and selections are stored once and named by number.
-// Everything of it reaches the page as text or as a number, never as markup.
-const data = JSON.parse(document.getElementById("data").textContent);
-const SVG = "http://www.w3.org/2000/svg";
-const ROW = 28, WIDE = 300, MOST_BOXES = 4000, MOST_HOLDERS = 256;
-const byId = (id) => document.getElementById(id);
 
-function make(name, attributes, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
+const SVG = "http://www.w3.org/2000/svg";
+const WIDE = 300, MOST_BOXES = 4000, MOST_HOLDERS = 256;
+
 function draw(name, attributes, ...children) {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
   element.append(...children);
   return element;
 }
-const thousands = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
-function roughly(number) {
-  if (number < 10000) return String(number);
-  const [unit, letter] = [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]].find(([size]) => number >= size);
-  return (number / unit).toPrecision(3) + letter;
-}
-const shapeText = (shape) => "[" + shape.join(", ") + "]";
 const hueOf = (index) => (index * 137.508 + 210) % 360;
 function paint(element, index) {
   element.classList.add("hue");
@@ -34,13 +20,19 @@ function paint(element, index) {
 // ---- What the numbers stand for ----
 
 const tensors = data.tensors.map(([name, pattern, why, declared, place, line, shape, states, kind, cutting, target,
-                                   stages, targetStages, aliases]) => ({
+                                   stages, targetStages, aliases, held]) => ({
   name, pattern: data.patterns[pattern], why: data.texts[why], declared: data.texts[declared],
-  place: data.texts[place], line, shape, states: data.texts[states], kind, cutting, target, stages, targetStages, aliases,
+  place: data.texts[place], line, shape, states: data.texts[states], kind, cutting, target, stages, targetStages, aliases, held,
   elements: shape.reduce((product, length) => product * length, 1),
 }));
-const order = new Intl.Collator("en", {numeric: true});  // Layer 10 comes behind layer 9.
-tensors.sort((a, b) => order.compare(a.name, b.name));
+const COLUMNS = [
+  {key: "name", heading: "Tensor"},
+  {key: "pattern", heading: "Pattern", text: (tensor) => tensor.pattern, value: (tensor) => tensor.pattern},
+  {key: "shape", heading: "Shape", text: (tensor) => shapeText(tensor.shape), value: (tensor) => tensor.shape.length},
+  {key: "elements", heading: "Elements", text: (tensor) => roughly(tensor.elements), value: (tensor) => tensor.elements},
+  {key: "line", heading: "Line", text: (tensor) => tensor.line ?? "", value: (tensor) => tensor.line || 0},
+];
+const kindOf = (tensor) => tensor.pattern;
 
 // A cutting is [axes, [[coordinate…, selection…], …], how many more]. A selection is [local length, runs, how many more],
 // its runs [logical begin, length] in local order.
@@ -61,67 +53,6 @@ function selectionText(selection) {
   if (hidden) runs.push("and " + thousands(hidden) + " more");
   if (padding(selection)) runs.push("pad " + padding(selection));
   return runs.join(" ") || "nothing";
-}
-
-// ---- The list: only the rows that are seen exist ----
-
-let shown = tensors, chosen = null, sorted = {key: "name", down: false};
-const patternsOn = new Set();
-const COLUMNS = [["name", "Tensor"], ["pattern", "Pattern"], ["shape", "Shape"], ["elements", "Elements"],
-                 ["line", "Line"]];
-
-function matcher(text) {
-  const words = text.trim().toLowerCase();
-  if (!/[*?]/.test(words)) return (name) => name.toLowerCase().includes(words);
-  const parts = words.split(/([*?])/).map((part) => part === "*" ? ".*" : part === "?" ? "." :
-                                                    part.replace(/[\\^$.|+()[\]{}]/g, "\\$&"));
-  const expression = new RegExp("^" + parts.join("").replace(/(\.\*)+/g, ".*") + "$");
-  return (name) => expression.test(name.toLowerCase());
-}
-function refresh() {
-  const fits = matcher(byId("filter").value);
-  shown = tensors.filter((tensor) => fits(tensor.name) && (!patternsOn.size || patternsOn.has(tensor.pattern)));
-  const {key, down} = sorted;
-  const value = (tensor) => key === "shape" ? tensor.shape.length : key === "line" ? tensor.line || 0 : tensor[key];
-  if (key !== "name") shown.sort((a, b) => value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0);
-  if (down) shown.reverse();
-  byId("count").textContent = thousands(shown.length) + " of " + thousands(tensors.length) + " tensors";
-  byId("list").scrollTop = 0;
-  drawRows();
-}
-// A long name loses its middle: what tells it from its neighbours is at its ends.
-function nameCell(name) {
-  const tail = name.length > 28 ? name.slice(-22) : "";
-  return make("span", {class: "name"}, make("span", {}, name.slice(0, name.length - tail.length)), make("span", {}, tail));
-}
-function drawRows() {
-  const list = byId("list"), rows = byId("rows");
-  const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 5);
-  const last = Math.min(shown.length, first + Math.ceil(list.clientHeight / ROW) + 10);
-  rows.style.height = shown.length * ROW + "px";
-  rows.replaceChildren(...shown.slice(first, last).map((tensor, i) => {
-    const row = make("div", {class: "row", role: "option", tabindex: "0", title: tensor.name,
-                             "aria-selected": String(tensor === chosen)});
-    row.style.cssText = "position:absolute;left:0;right:0;top:" + (first + i) * ROW + "px";
-    row.append(nameCell(tensor.name));
-    for (const text of [tensor.pattern, shapeText(tensor.shape), roughly(tensor.elements), tensor.line ?? ""]) {
-      row.append(make("span", {}, String(text)));
-    }
-    row.addEventListener("click", () => choose(tensor));
-    row.addEventListener("keydown", (event) => onKey(event, first + i));
-    return row;
-  }));
-}
-function onKey(event, place) {
-  const next = {ArrowDown: place + 1, ArrowUp: place - 1, Enter: place}[event.key];
-  if (next === undefined || !shown[next]) return;
-  event.preventDefault();
-  const list = byId("list");
-  if (next * ROW < list.scrollTop) list.scrollTop = next * ROW;
-  if ((next + 1) * ROW > list.scrollTop + list.clientHeight) list.scrollTop = (next + 1) * ROW - list.clientHeight;
-  choose(shown[next]);
-  const row = [...byId("rows").children].find((child) => child.getAttribute("aria-selected") === "true");
-  if (row) row.focus();
 }
 
 // ---- The picture: positions at which the holders change cut each drawn dimension into stretches ----
@@ -290,15 +221,15 @@ function side(tensor, name, cutting, stages, mesh) {
   return figure;
 }
 function show(tensor) {
-  const list = make("dl");
-  const say = (term, text, code) => text && list.append(make("dt", {}, term), make("dd", code ? {class: "code"} : {}, text));
-  say("pattern", tensor.pattern + ": " + tensor.why);
-  say("declared", tensor.declared, true);
-  say("by", tensor.place + (tensor.line === null ? "" : ":" + tensor.line));
-  say("whole", shapeText(tensor.shape) + ", " + thousands(tensor.elements) + " elements" +
-               (tensor.kind ? ", a buffer" : ""));
-  say("also", tensor.aliases.join(", "), true);
-  say("states", tensor.states);
+  const list = termList([
+    ["pattern", tensor.pattern + ": " + tensor.why],
+    ["declared", tensor.declared, true],
+    ["by", tensor.place + (tensor.line === null ? "" : ":" + tensor.line)],
+    ["whole", shapeText(tensor.shape) + ", " + thousands(tensor.elements) + " elements" +
+              (tensor.kind ? ", a buffer" : "")],
+    ["also", tensor.aliases.join(", "), true],
+    ["states", tensor.states],
+  ]);
   const sides = make("div", {class: "sides"}, side(tensor, "source", tensor.cutting, tensor.stages, data.source));
   if (tensor.target !== null) sides.append(side(tensor, "target", tensor.target, tensor.targetStages, data.target));
   byId("tensor").replaceChildren(make("h2", {}, tensor.name), list, sides);
@@ -307,59 +238,10 @@ function show(tensor) {
     sides.before(make("p", {class: "note"}, `Drawn: dimension ${down} downwards and ${across} across, of ${tensor.shape.length}.`));
   }
 }
-function choose(tensor) {
-  chosen = tensor;
-  document.body.classList.remove("mapped");
-  show(tensor);
-  drawRows();
-  history.replaceState(null, "", "#" + encodeURIComponent(tensor.name));
-}
 
-// ---- The page ----
-
-function begin() {
-  document.title = data.title + " - ucpc explain";
-  byId("title").textContent = data.title;
-  byId("meshes").textContent = ["source " + data.source, data.target && "target " + data.target].filter(Boolean).join(" · ");
-  byId("totals").textContent = data.totals;
-  const values = byId("values");
-  values.hidden = !data.values.length;
-  values.firstChild.textContent = `${data.values.length} dims, facts and choices`;
-  values.lastChild.append(...data.values.map((text) => make("li", {}, text)));
-  for (const pattern of data.patterns) {
-    const count = tensors.filter((tensor) => tensor.pattern === pattern).length;
-    const button = make("button", {type: "button", "aria-pressed": "false"}, `${pattern} ${thousands(count)}`);
-    button.addEventListener("click", () => {
-      if (!patternsOn.delete(pattern)) patternsOn.add(pattern);
-      button.setAttribute("aria-pressed", String(patternsOn.has(pattern)));
-      refresh();
-    });
-    byId("patterns").append(button, " ");
-  }
-  for (const [key, text] of COLUMNS) {
-    const button = make("button", {type: "button", title: "Sort by this"}, text);
-    button.addEventListener("click", () => {
-      sorted = {key, down: sorted.key === key && !sorted.down};
-      refresh();
-    });
-    byId("head").append(button);
-  }
-  byId("filter").addEventListener("input", refresh);
-  byId("list").addEventListener("scroll", drawRows);
-  const fit = () => {
-    document.documentElement.style.setProperty("--top", document.querySelector("header").offsetHeight + "px");
-    drawRows();
-  };
-  window.addEventListener("resize", fit);
-  values.addEventListener("toggle", fit);
-  refresh();
-  fit();
-  let asked = "";
-  try {
-    asked = decodeURIComponent(location.hash.slice(1));
-  } catch { /* Not a link of this page's. */ }
-  byId("whole").addEventListener("click", showMap);
-  const first = tensors.find((tensor) => tensor.name === asked);
-  if (first) choose(first); else showMap();
-}
-begin();
+byId("meshes").textContent = ["source " + data.source, data.target && "target " + data.target].filter(Boolean).join(" · ");
+const values = byId("values");
+values.hidden = !data.values.length;
+values.firstChild.textContent = `${data.values.length} dims, facts and choices`;
+values.lastChild.append(...data.values.map((text) => make("li", {}, text)));
+begin(data.patterns, "The whole model");

@@ -142,7 +142,8 @@ def test_inspect(name: str, run: Run) -> None:
     text = run("inspect", FIXTURES / "megatron_core" / name / "checkpoint")
     assert f"megatron, tag {ITERATION}, step {STEPS}" in text
     words = " ".join(text.split())
-    assert f"Megatron Core saved it as `torch_dist` at TP {case.tp}, PP {case.pp}, DP {case.dp}" in words
+    experts = f"EP {case.ep}, " if case.ep > 1 else ""
+    assert f"Megatron Core saved it as `torch_dist` at TP {case.tp}, PP {case.pp}, {experts}DP {case.dp}" in words
     assert (f"the optimizer as `{case.sharding}`" in words) == bool(case.sharding)
 
 

@@ -157,7 +157,8 @@ def change_object(folder: Path, key: str, change: Callable[[Any], None]) -> None
     change_metadata(folder, moved)
 
 
-SIZES = "optimizer.distributed.dp_group_idx_1.per_bucket_numel"
+BUFFER = "optimizer.distributed.dp_group_idx_1"
+SIZES = f"{BUFFER}.per_bucket_numel"
 
 
 def change_sizes(folder: Path, kind: str, place: int, size: int) -> None:
@@ -178,15 +179,16 @@ OF_BUFFERS: dict[str, tuple[Callable[[Path], None], str]] = {
                             "the order of its parameters is not known with `args.decoder_first_pipeline_num_layers`"),
     "virtual stages": (lambda folder: change_arguments(folder, virtual_pipeline_model_parallel_size=2),
                        "not known with `args.virtual_pipeline_model_parallel_size`"),
-    "experts": (lambda folder: change_arguments(folder, num_experts=8), "not known with `args.num_experts`"),
+    "transposed experts": (lambda folder: change_arguments(folder, moe_use_legacy_grouped_gemm=True),
+                           "not known with `args.moe_use_legacy_grouped_gemm`"),
     "another order": (lambda folder: change_arguments(folder, transformer_impl="transformer_engine"),
                       "from element 0 to 128 is not one of `decoder.layers.self_attention.linear_proj.weight`"),
     "size": (lambda folder: change_sizes(folder, "_unpadded", 2, 960),
-             f"buffer 1: bucket 2 has 1024 elements, and `{SIZES}_unpadded` says 960"),
+             f"`{BUFFER}`: bucket 2 has 1024 elements, and `{SIZES}_unpadded` says 960"),
     "padding": (lambda folder: change_sizes(folder, "", 0, 1024),
-                f"buffer 1: with its padding, bucket 0 has 896 elements, and `{SIZES}` says 1024"),
+                f"`{BUFFER}`: with its padding, bucket 0 has 896 elements, and `{SIZES}` says 1024"),
     "ranks": (lambda folder: change_arguments(folder, data_parallel_size=3),
-              "buffer 0: with its padding, bucket 0 has 1152 elements, and"),
+              "dp_group_idx_0`: with its padding, bucket 0 has 1152 elements, and"),
     "masters": (lambda folder: change_metadata(folder, lose_masters), "has no master"),
 }  # fmt: skip
 

@@ -39,13 +39,16 @@ class Resumed:
     pp: int = 1
     dp: int = 1
     sharding: str = "fully_reshardable"
+    ep: int = 1
 
     @property
     def run(self) -> MegatronCase:
         case = MEGATRON_CASES[self.source]
         # The padding of the vocabulary is that of the source.
         model = case.model | {"make_vocab_size_divisible_by": case.padded_vocab // self.tp}
-        return replace(case, name="", model=model, tp=self.tp, pp=self.pp, dp=self.dp, sharding=self.sharding)
+        return replace(
+            case, name="", model=model, tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep, sharding=self.sharding
+        )
 
 
 RESUMED = [
@@ -64,6 +67,16 @@ RESUMED = [
     Resumed("llama_tp2_pp2_dp2", ("dcp:style=plain", "megatron:dtype=bf16"), pp=2),
     Resumed("gpt_tied_tp2_pp2_dp2", ("deepspeed:dp=2,zero=1,dtype=bf16", "megatron"), tp=2),
     Resumed("llama_tp2_pp2_dp2", ("safetensors:states=all", "megatron"), dp=2),
+    Resumed("mixture_tp2_ep2_dp2", ("megatron:ep=1",), pp=2),
+    Resumed("mixture_tp2_ep2_dp2", ("megatron",), dp=4, ep=4),
+    Resumed("mixture_tp2_ep2_dp2", ("universal", "megatron"), pp=2, dp=2, ep=2),
+    Resumed("mixture_tp2_ep2_dp2", ("megatron:optimizer=not_distributed,ep=1",), tp=2, sharding=""),
+    Resumed("mixture_grouped_ep2_dp2", ("megatron:ep=1",), tp=2),
+    Resumed("mixture_plain_optimizer_ep2_dp2", ("megatron",), pp=2, dp=2, ep=2, sharding=""),
+    Resumed("mixture_plain_optimizer_ep2_dp2", ("megatron:ep=1,optimizer=fully_reshardable",), dp=2),
+    Resumed("mixture_own_buffers_tp2_ep2_dp4", ("megatron:ep=1",), pp=2, dp=2),
+    Resumed("mixture_own_buffers_ep2_pp2_dp2", ("megatron",), tp=2, dp=2, ep=2),
+    Resumed("mixture_own_buffers_pp2_dp2", ("megatron:ep=2",), dp=2, ep=2),
 ]
 
 
@@ -104,8 +117,12 @@ def resumed(case: MegatronCase, folder: Path, steps: int = 0) -> dict[str, Any]:
     return run_ranks(case.world, on_rank)
 
 
-def settings(truth: dict[str, Any]) -> list[dict[str, Any]]:
-    return sorted(truth["groups"], key=lambda group: group["wd_mult"])
+def parameters(truth: dict[str, Any]) -> dict[float, list[str]]:
+    """By the weight decay of their groups. Experts have groups of their own where other ranks have copies of them."""
+    dealt: dict[float, list[str]] = {}
+    for group in truth["groups"]:
+        dealt[group["wd_mult"]] = sorted(dealt.get(group["wd_mult"], []) + group["params"])
+    return dealt
 
 
 @pytest.mark.parametrize("plan", RESUMED, ids=str)
@@ -116,8 +133,16 @@ def test_resumes(plan: Resumed, made: Made) -> None:
     assert (folder / "latest_checkpointed_iteration.txt").read_text() == "1000"
     found = resumed(plan.run, folder / ITERATION)
     assert differences(truth, found["loaded"], ["parameter"]) == []
-    assert [group["params"] for group in settings(found["loaded"])] == [g["params"] for g in settings(truth)]
+    assert parameters(found["loaded"]) == parameters(truth)
     assert found["left"] == ["rng_state"]
+
+
+def test_own_loader_keeps_experts_apart(capfd: pytest.CaptureFixture[str]) -> None:
+    """Megatron Core itself does not load the optimizer of experts at an EP of 1: the conversions above are needed."""
+    case = replace(MEGATRON_CASES["mixture_tp2_ep2_dp2"], tp=1, dp=1, ep=1)
+    with pytest.raises(RankError):
+        resumed(case, FIXTURES / "megatron_core" / case.name / "checkpoint" / ITERATION)
+    assert "KeyError: 'optimizer'" in capfd.readouterr().err
 
 
 def test_trains_on(made: Made) -> None:
@@ -289,10 +314,6 @@ REFUSALS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         "script; `iteration` (--tag iter_0001000 says it); `lr_mult` of group 0 of the optimizer; `lr_mult` of group "
         "1 of the optimizer; `states=weights` writes the weights alone",
     ),
-    "experts": (
-        lambda common: groups_of(common)[0].update(is_expert_parallel=True),
-        "the optimizer has a group of experts",
-    ),
     "steps": (
         lambda common: groups_of(common)[1].update(step=7.0),
         "the groups of the optimizer are at the steps 2 and 7, and Megatron Core loads one step for all",
@@ -308,6 +329,14 @@ def test_refusals(what: str, ucprun: Path, tmp_path: Path) -> None:
     change, words = REFUSALS[what]
     change_common(copy, change)
     assert words in refusal(ucprun, copy, tmp_path / "out")
+
+
+def test_experts_that_cannot_be_shared_out(ucprun: Path, tmp_path: Path) -> None:
+    folder = FIXTURES / "megatron_core"
+    words = refusal(ucprun, folder / "mixture_tp2_ep2_dp2" / "checkpoint", tmp_path / "out", "megatron:ep=3")
+    assert "has 4 experts, which `ep=3` does not share out evenly" in words
+    words = refusal(ucprun, folder / "llama_tp2_pp2_dp2" / "checkpoint", tmp_path / "out", "megatron:ep=2")
+    assert "the model has no experts to share out" in words
 
 
 def test_other_names(ucprun: Path, tmp_path: Path) -> None:

@@ -52,8 +52,12 @@ llvm::Error Arguments::CheckRanks(const ShardOfObject& seeds) const {
 llvm::Error Arguments::CheckTensor(const dcp::Entry& tensor) const {
   if (tensor.shape.empty()) return llvm::Error::success();
   const std::string shown_by = fmt::format("`{}` of [{}]", tensor.key, fmt::join(tensor.shape, ", "));
-  const bool is_stack = tensor.key.starts_with("decoder.layers.") && StackedDimensions(tensor.key) > 0;
-  if (is_stack) return Compare("num_layers", tensor.shape.front(), shown_by);
+  if (tensor.key.starts_with("decoder.layers.")) {
+    const std::size_t layers = IsStackOfLayers(tensor.key) ? 1 : 0;
+    if (layers > 0) UCP_RETURN_IF_ERROR(Compare("num_layers", tensor.shape.front(), shown_by));
+    const bool counts_experts = StackedDimensions(tensor.key) > layers && tensor.shape.size() > layers;
+    return counts_experts ? Compare("num_experts", tensor.shape[layers], shown_by) : llvm::Error::success();
+  }
   const bool has_vocabulary = tensor.key == "embedding.word_embeddings.weight" || tensor.key == "output_layer.weight";
   return has_vocabulary ? Compare("padded_vocab_size", tensor.shape.front(), shown_by) : llvm::Error::success();
 }

@@ -20,7 +20,8 @@ void ReadOptimizer(const Value& optimizer, Common& common) {
   const ValuePtr sharding = pytorch::Find(optimizer, "param_state_sharding_type");
   const auto name = sharding ? pytorch::AsText(*sharding) : std::nullopt;
   if (name) common.sharding = *name;
-  if (ValuePtr scaler = pytorch::Find(optimizer, "grad_scaler")) {
+  ValuePtr scaler = pytorch::Find(optimizer, "grad_scaler");
+  if (scaler && FindEntry(common.optimizer, "grad_scaler") == nullptr) {
     common.optimizer.push_back({pytorch::MakeText("grad_scaler"), std::move(scaler)});
   }
 }

@@ -5,9 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "compiler/formats/pytorch/values/value_access.h"
@@ -25,8 +25,6 @@ using pytorch::ValuePtr;
 constexpr std::string_view kIterationTag = "iter_";
 constexpr std::int64_t kMostIterations = std::int64_t{1} << 62;
 constexpr std::string_view kSharding = "fully_reshardable";
-// By these Megatron Core tells the groups of a saved optimizer apart.
-constexpr std::array<std::string_view, 4> kOfGroups = {"wd_mult", "lr_mult", "is_expert_parallel", "is_decoupled_lr"};
 
 void Set(std::vector<Entry>& entries, std::string_view key, ValuePtr value) {
   const auto found = std::ranges::find_if(entries, [&](const Entry& e) { return pytorch::AsText(*e.key) == key; });
@@ -76,9 +74,10 @@ std::string BytesOf(float number) {
 
 // PyTorch's own Adam keeps the step of each parameter, of which an optimizer that is not distributed saves one; others
 // keep it in the groups. Each ignores the other's.
-ValuePtr ComposeOptimizer(const TrainingState& training, bool is_distributed, ArchiveComposer& composer) {
+ValuePtr ComposeOptimizer(const TrainingState& training, std::span<const OptimizerGroup> of_optimizer,
+                          bool is_distributed, ArchiveComposer& composer) {
   std::vector<ValuePtr> groups;
-  for (const OptimizerGroup& group : training.groups) {
+  for (const OptimizerGroup& group : of_optimizer) {
     std::vector<Entry> entries = *pytorch::Entries(*group.hyper_parameters);
     Remove(entries, "params");
     Set(entries, "step", StepOf(training, group));
@@ -99,14 +98,24 @@ ValuePtr ComposeOptimizer(const TrainingState& training, bool is_distributed, Ar
   return pytorch::MakeDict(std::move(optimizer));
 }
 
+// One is a dict; of several there is a dict by their numbers.
+ValuePtr ComposeOptimizers(const TrainingState& training, const Optimizers& optimizers, bool is_distributed,
+                           ArchiveComposer& composer) {
+  std::vector<Entry> entries;
+  for (const std::vector<OptimizerGroup>& groups : optimizers) {
+    ValuePtr optimizer = ComposeOptimizer(training, groups, is_distributed, composer);
+    if (optimizers.size() == 1) return optimizer;
+    entries.push_back({pytorch::MakeInteger(std::ssize(entries)), std::move(optimizer)});
+  }
+  return pytorch::MakeDict(std::move(entries));
+}
+
 std::vector<std::string> LackingInGroups(const TrainingState& training) {
   std::vector<std::string> lacking;
   for (std::size_t g = 0; g < training.groups.size(); ++g) {
     std::vector<std::string> keys;
     for (const std::string_view key : kOfGroups) {
-      const pytorch::Value& group = *training.groups[g].hyper_parameters;
-      const bool has = pytorch::Find(group, key) || pytorch::Find(group, fmt::format("pre_{}", key));
-      if (!has) keys.push_back(fmt::format("`{}`", key));
+      if (!FindOfGroup(training.groups[g], key)) keys.push_back(fmt::format("`{}`", key));
     }
     if (!StepOf(training, training.groups[g])) keys.emplace_back("the step");
     if (!keys.empty()) lacking.push_back(fmt::format("{} of group {} of the optimizer", fmt::join(keys, ", "), g));
@@ -151,12 +160,6 @@ llvm::Error CheckOptimizerIsWhole(const TrainingState& training) {
   }
   const double step = *StepNumber(training, *training.groups.front().step);
   for (const OptimizerGroup& group : training.groups) {
-    const ValuePtr of_experts = pytorch::Find(*group.hyper_parameters, "is_expert_parallel");
-    if (of_experts && pytorch::AsBool(*of_experts).value_or(false)) {
-      return Fail(ErrorCode::kUnsupported,
-                  "the optimizer has a group of experts, and a target of Megatron Core with those is not written; "
-                  "`states=weights` writes the weights alone");
-    }
     if (const double other = *StepNumber(training, *group.step); other != step) {
       return Fail(ErrorCode::kUnsupported,
                   "the groups of the optimizer are at the steps {} and {}, and Megatron Core loads one step for all",
@@ -166,7 +169,7 @@ llvm::Error CheckOptimizerIsWhole(const TrainingState& training) {
   return llvm::Error::success();
 }
 
-ValuePtr ComposeCommon(const TrainingState& training, const TargetOptions& options, bool has_optimizer,
+ValuePtr ComposeCommon(const TrainingState& training, const TargetOptions& options, const Optimizers& optimizers,
                        ArchiveComposer& composer) {
   std::vector<Entry> entries;
   for (const Entry& entry : training.ranks[training.counting_rank].client) {
@@ -175,9 +178,11 @@ ValuePtr ComposeCommon(const TrainingState& training, const TargetOptions& optio
   }
   if (FindEntry(entries, "checkpoint_version") == nullptr) Set(entries, "checkpoint_version", pytorch::MakeDouble(3));
   Set(entries, "iteration", pytorch::MakeInteger(IterationOf(training).value_or(0)));
-  Set(entries, "content_metadata", ComposeContent(training, has_optimizer && options.is_distributed));
+  Set(entries, "content_metadata", ComposeContent(training, !optimizers.empty() && options.is_distributed));
   entries = composer.AddEntries(entries);
-  if (has_optimizer) Set(entries, "optimizer", ComposeOptimizer(training, options.is_distributed, composer));
+  if (!optimizers.empty()) {
+    Set(entries, "optimizer", ComposeOptimizers(training, optimizers, options.is_distributed, composer));
+  }
   return pytorch::MakeDict(std::move(entries));
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/formats/archive_composer.h"
+#include "compiler/formats/megatron/optimizers.h"
 #include "compiler/formats/megatron/target_options.h"
 #include "compiler/formats/training_state.h"
 
@@ -31,7 +32,8 @@ std::string FolderOf(std::optional<std::int64_t> iteration);
 [[nodiscard]] llvm::Error CheckOptimizerIsWhole(const TrainingState& training);
 
 // Returns the dict, made of values of `composer`. Of weights alone it has no more than Megatron Core asks for.
-pytorch::ValuePtr ComposeCommon(const TrainingState& training, const TargetOptions& options, bool has_optimizer,
-                                ArchiveComposer& composer);
+// `optimizers` is empty if the target has none.
+pytorch::ValuePtr ComposeCommon(const TrainingState& training, const TargetOptions& options,
+                                const Optimizers& optimizers, ArchiveComposer& composer);
 
 }  // namespace ucp::megatron

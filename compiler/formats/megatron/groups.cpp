@@ -37,7 +37,7 @@ Traits TraitsOf(const Parameter& parameter) {
   const std::string_view name = parameter.name;
   const std::size_t own = parameter.dimensions - std::min(parameter.dimensions, StackedDimensions(name));
   const bool is_end = name.starts_with("embedding.") || name.starts_with("output_layer.");
-  return {own != 1 && !name.ends_with(".bias"), name.find(".experts.") != name.npos, is_end};
+  return {own != 1 && !name.ends_with(".bias"), IsOfExperts(name), is_end};
 }
 
 // The torch optimizers count steps in floats, of which Megatron Core saves the number alone.

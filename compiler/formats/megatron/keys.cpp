@@ -56,6 +56,14 @@ std::optional<ShardOfObject> ObjectOf(const dcp::Entry& entry) {
   return is_one ? std::optional(std::move(shard)) : std::nullopt;
 }
 
+// Whether what stands behind `part` in the key is not a number.
+bool HasUnnumbered(std::string_view key, std::string_view part) {
+  const std::size_t found = key.find(part);
+  if (found == key.npos || found + part.size() >= key.size()) return false;
+  const bool begins_a_part = part.front() == '.' || found == 0 || key[found - 1] == '.';
+  return begins_a_part && !IsDigit(key[found + part.size()]);
+}
+
 }  // namespace
 
 std::string StateCalled(std::string_view state) {
@@ -95,14 +103,11 @@ llvm::Expected<Keys> SortKeys(std::span<const dcp::Entry> entries) {
 }
 
 std::size_t StackedDimensions(std::string_view key) {
-  std::size_t stacked = 0;
-  for (const std::string_view part : {std::string_view("layers."), std::string_view(".experts.experts.")}) {
-    const std::size_t found = key.find(part);
-    if (found == key.npos || found + part.size() >= key.size()) continue;
-    const bool begins_a_part = part.front() == '.' || found == 0 || key[found - 1] == '.';
-    if (begins_a_part && !IsDigit(key[found + part.size()])) ++stacked;
-  }
-  return stacked;
+  return (IsStackOfLayers(key) ? 1U : 0U) + (HasUnnumbered(key, ".experts.experts.") ? 1U : 0U);
 }
+
+bool IsStackOfLayers(std::string_view key) { return HasUnnumbered(key, "layers."); }
+
+bool IsOfExperts(std::string_view key) { return key.find(".experts.") != key.npos; }
 
 }  // namespace ucp::megatron

@@ -51,4 +51,10 @@ std::string StateCalled(std::string_view state);
 // stack have no number in their key, as experts have none.
 std::size_t StackedDimensions(std::string_view key);
 
+// Returns whether a tensor has a dimension that counts layers.
+bool IsStackOfLayers(std::string_view key);
+
+// Returns whether a tensor holds experts, of which ranks have some each.
+bool IsOfExperts(std::string_view key);
+
 }  // namespace ucp::megatron

@@ -11,6 +11,7 @@
 #include "compiler/formats/megatron/stacks.h"
 #include "compiler/formats/megatron/target_options.h"
 #include "compiler/formats/megatron/write.h"
+#include "compiler/support/error.h"
 
 namespace ucp {
 namespace {

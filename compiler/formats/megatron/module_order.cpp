@@ -27,18 +27,28 @@ constexpr std::array<std::string_view, 2> kNormOfAttention = {"self_attention.li
                                                               "self_attention.linear_qkv.layer_norm_bias"};
 constexpr std::array<std::string_view, 2> kProjection = {"self_attention.linear_proj.weight",
                                                          "self_attention.linear_proj.bias"};
-constexpr std::array<std::string_view, 12> kRestOfLayer = {"self_attention.linear_qkv.weight",
+constexpr std::array<std::string_view, 16> kRestOfLayer = {"self_attention.linear_qkv.weight",
                                                            "self_attention.linear_qkv.bias",
                                                            "self_attention.q_layernorm.weight",
                                                            "self_attention.q_layernorm.bias",
                                                            "self_attention.k_layernorm.weight",
                                                            "self_attention.k_layernorm.bias",
+                                                           "pre_mlp_layernorm.weight",
+                                                           "pre_mlp_layernorm.bias",
                                                            "mlp.linear_fc1.layer_norm_weight",
                                                            "mlp.linear_fc1.layer_norm_bias",
                                                            "mlp.linear_fc1.weight",
                                                            "mlp.linear_fc1.bias",
                                                            "mlp.linear_fc2.weight",
-                                                           "mlp.linear_fc2.bias"};
+                                                           "mlp.linear_fc2.bias",
+                                                           "mlp.router.weight",
+                                                           "mlp.router.bias"};
+// Of each expert.
+constexpr std::string_view kExperts = "mlp.experts.experts.";
+constexpr std::array<std::string_view, 4> kInExpert = {"linear_fc1.weight", "linear_fc1.bias", "linear_fc2.weight",
+                                                       "linear_fc2.bias"};
+constexpr std::array<std::string_view, 3> kBehindExperts = {
+    "mlp.shared_experts.gate_weight", "mlp.shared_experts.linear_fc1.weight", "mlp.shared_experts.linear_fc2.weight"};
 
 std::vector<std::string_view> OrderInLayer(bool has_norms_of_their_own) {
   std::vector<std::string_view> order;
@@ -59,42 +69,48 @@ std::pair<std::optional<std::int64_t>, std::string_view> LayerOf(std::string_vie
   return {number, rest.substr(digits.size() + 1)};
 }
 
-// The argument that makes stages differ from one another in another way than by their place; empty: there is none.
+// The argument with which the order or the buffers are others; empty: there is none.
 std::string_view UnknownCut(const Arguments& arguments) {
   for (const std::string_view name : {"virtual_pipeline_model_parallel_size", "num_layers_per_virtual_pipeline_stage",
-                                      "expert_model_parallel_size", "num_distributed_optimizer_instances"}) {
+                                      "num_distributed_optimizer_instances"}) {
     if (arguments.Number(std::string(name)).value_or(1) > 1) return name;
   }
   for (const std::string_view name :
        {"num_layers_per_virtual_pipeline_stage", "decoder_first_pipeline_num_layers",
         "decoder_last_pipeline_num_layers", "pipeline_model_parallel_layout", "account_for_embedding_in_pipeline_split",
-        "account_for_loss_in_pipeline_split", "num_experts", "mtp_num_layers"}) {
+        "account_for_loss_in_pipeline_split", "mtp_num_layers", "moe_use_legacy_grouped_gemm"}) {
     if (arguments.IsSet(std::string(name))) return name;
   }
-  return "";
+  // The matrices of such experts stand transposed in their buffers.
+  if (arguments.IsSet("moe_grouped_gemm") && arguments.Text("transformer_impl") == "local") return "moe_grouped_gemm";
+  const auto tensor_parallel = arguments.Number("tensor_model_parallel_size");
+  const auto of_experts = arguments.Number("expert_tensor_parallel_size");
+  const bool are_together = arguments.Number("expert_model_parallel_size").value_or(1) == 1;
+  return are_together && of_experts && of_experts != tensor_parallel ? "expert_tensor_parallel_size" : "";
 }
 
 using ByKey = std::map<std::string_view, const dcp::Entry*>;
 
 class Modules {
  public:
-  Modules(std::span<const dcp::Entry* const> tensors, std::int64_t stages, bool has_norms_of_their_own)
-      : in_layer_(OrderInLayer(has_norms_of_their_own)), stages_(static_cast<std::size_t>(stages)) {
+  Modules(std::span<const dcp::Entry* const> tensors, std::int64_t stages, const Arguments& arguments)
+      : in_layer_(OrderInLayer(arguments.Text("transformer_impl") == "local")),
+        has_grouped_experts_(arguments.IsSet("moe_grouped_gemm")),
+        stages_(static_cast<std::size_t>(stages)) {
     for (const dcp::Entry* tensor : tensors) by_key_[tensor->key] = tensor;
   }
 
   std::vector<std::vector<ModuleParameter>> Order(std::int64_t layers) {
-    for (const std::string_view key : kBeforeLayers) Add(0, key, std::nullopt);
+    for (const std::string_view key : kBeforeLayers) Add(0, key);
     const auto stages = static_cast<std::int64_t>(stages_.size());
     for (std::int64_t layer = 0; layer < layers; ++layer) {
-      for (const std::string_view name : in_layer_) {
-        const auto stage = static_cast<std::size_t>(layer / (layers / stages));
-        Add(stage, fmt::format("{}{}", kLayers, name), layer);
-        Add(stage, fmt::format("{}{}.{}", kLayers, layer, name), std::nullopt);
-      }
+      const auto stage = static_cast<std::size_t>(layer / (layers / stages));
+      AddOfLayer(stage, layer, in_layer_);
+      AddExperts(stage, layer);
+      AddOfLayer(stage, layer, kBehindExperts);
     }
-    for (const std::string_view key : kBehindLayers) Add(stages_.size() - 1, key, std::nullopt);
-    if (stages > 1 && !by_key_.contains(kHead)) Add(stages_.size() - 1, kWordEmbeddings, std::nullopt);  // Tied.
+    for (const std::string_view key : kBehindLayers) Add(stages_.size() - 1, key);
+    if (stages > 1 && !by_key_.contains(kHead)) Add(stages_.size() - 1, kWordEmbeddings);  // Tied.
     return stages_;
   }
 
@@ -105,19 +121,69 @@ class Modules {
   }
 
  private:
-  void Add(std::size_t stage, std::string_view key, std::optional<std::int64_t> layer) {
+  void Add(std::size_t stage, std::string_view key, std::vector<std::int64_t> place = {}, bool is_of_expert = false) {
     const auto found = by_key_.find(key);
-    if (found != by_key_.end()) stages_[stage].push_back({found->second, layer});
+    if (found == by_key_.end() || found->second->shape.size() <= place.size()) return;
+    stages_[stage].push_back({found->second, std::move(place), is_of_expert});
+  }
+
+  // Layers that are alike are one tensor; others have their number in the key.
+  static std::string KeyInLayers(std::string_view name) { return fmt::format("{}{}", kLayers, name); }
+  static std::string KeyInLayer(std::int64_t layer, std::string_view name) {
+    return fmt::format("{}{}.{}", kLayers, layer, name);
+  }
+
+  void AddOfLayer(std::size_t stage, std::int64_t layer, std::span<const std::string_view> names) {
+    for (const std::string_view name : names) {
+      Add(stage, KeyInLayers(name), {layer});
+      Add(stage, KeyInLayer(layer, name));
+    }
+  }
+
+  void AddExperts(std::size_t stage, std::int64_t layer) {
+    const std::int64_t experts = ExpertsOf(layer);
+    if (has_grouped_experts_) {
+      for (const std::string_view name : kInExpert) {
+        for (std::int64_t expert = 0; expert < experts; ++expert) AddOfExpert(stage, layer, expert, name);
+      }
+      return;
+    }
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+      for (const std::string_view name : kInExpert) AddOfExpert(stage, layer, expert, name);
+    }
+  }
+
+  void AddOfExpert(std::size_t stage, std::int64_t layer, std::int64_t expert, std::string_view name) {
+    const std::string in_layer = fmt::format("{}{}", kExperts, name);
+    Add(stage, KeyInLayers(in_layer), {layer, expert}, true);
+    Add(stage, KeyInLayer(layer, in_layer), {expert}, true);
+  }
+
+  // Not more than can have chunks of their own.
+  std::int64_t ExpertsOf(std::int64_t layer) const {
+    const std::string first = fmt::format("{}{}", kExperts, kInExpert.front());
+    for (const auto& [key, dim] : {std::pair(KeyInLayers(first), 1U), std::pair(KeyInLayer(layer, first), 0U)}) {
+      const auto found = by_key_.find(key);
+      if (found == by_key_.end() || found->second->shape.size() <= dim) continue;
+      const std::int64_t layers = dim == 0 ? 1 : std::max<std::int64_t>(found->second->shape.front(), 1);
+      return std::min(found->second->shape[dim], std::ssize(found->second->chunks) / layers);
+    }
+    return 0;
   }
 
   bool IsPlaced(std::string_view key) const {
-    if (key.starts_with(kLayers)) return std::ranges::find(in_layer_, LayerOf(key).second) != in_layer_.end();
-    return std::ranges::find(kBeforeLayers, key) != kBeforeLayers.end() ||
-           std::ranges::find(kBehindLayers, key) != kBehindLayers.end();
+    const auto is_among = [](std::string_view name, std::span<const std::string_view> names) {
+      return std::ranges::find(names, name) != names.end();
+    };
+    if (!key.starts_with(kLayers)) return is_among(key, kBeforeLayers) || is_among(key, kBehindLayers);
+    const std::string_view name = LayerOf(key).second;
+    if (name.starts_with(kExperts)) return is_among(name.substr(kExperts.size()), kInExpert);
+    return is_among(name, in_layer_) || is_among(name, kBehindExperts);
   }
 
   ByKey by_key_;
   std::vector<std::string_view> in_layer_;
+  const bool has_grouped_experts_;
   std::vector<std::vector<ModuleParameter>> stages_;
 };
 
@@ -143,7 +209,7 @@ StageOrder OrderOfStages(std::span<const dcp::Entry* const> tensors, const Argum
     order.unread = fmt::format("`args.num_layers` is {}, and the tensors of the model have {} chunks", *layers, chunks);
     return order;
   }
-  Modules modules(tensors, *stages, arguments.Text("transformer_impl") == "local");
+  Modules modules(tensors, *stages, arguments);
   order.stages = modules.Order(*layers);
   if (const dcp::Entry* unplaced = modules.Unplaced()) {
     order.unread = fmt::format("the place of `{}` in the order of its parameters is not known", unplaced->key);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +12,8 @@ namespace ucp::megatron {
 
 struct ModuleParameter {
   const dcp::Entry* tensor = nullptr;
-  std::optional<std::int64_t> layer;  // Its place in the first dimension, where that counts layers.
+  std::vector<std::int64_t> place;  // In the first dimensions, where those count layers or experts.
+  bool is_of_expert = false;        // The last number of the place is that of the expert.
 };
 
 struct StageOrder {
@@ -21,7 +21,8 @@ struct StageOrder {
   std::string unread;  // Why the order is not known, as a sentence; empty if it is.
 };
 
-// `tensors`: of the model. Known are stages with the same number of layers each, and dense layers.
+// `tensors`: of the model. Known are stages with the same number of layers each. A stage has all experts of its layers,
+// in the order that those of each rank have among themselves.
 StageOrder OrderOfStages(std::span<const dcp::Entry* const> tensors, const Arguments& arguments);
 
 }  // namespace ucp::megatron

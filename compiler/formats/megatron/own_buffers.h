@@ -1,5 +1,6 @@
 // An optimizer that is stored as its own buffers are (`dp_reshardable`): of each stage and tensor-parallel rank one
-// buffer in buckets, in which the states of its parameters stand one behind the other. The files do not say where.
+// buffer in buckets, in which the states of its parameters stand one behind the other. Experts that other ranks have
+// copies of than of the rest have buffers of their own. The files do not say what stands where.
 #pragma once
 
 #include <map>
@@ -27,9 +28,6 @@ struct OwnBuffers {
 };
 
 using ValuesOfObjects = std::map<std::string, pytorch::ValuePtr>;
-
-// The object that a stage and tensor-parallel rank has, as "optimizer" and "per_bucket_numel".
-std::string NameOfObject(std::int64_t group, std::string_view object);
 
 // `objects`: by their names, at least those of sizes. `keys` must outlive the result.
 OwnBuffers FindRanges(const Keys& keys, const Arguments& arguments, const ValuesOfObjects& objects);

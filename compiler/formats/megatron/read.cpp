@@ -19,6 +19,7 @@
 #include "compiler/formats/megatron/groups.h"
 #include "compiler/formats/megatron/keys.h"
 #include "compiler/formats/megatron/own_buffers.h"
+#include "compiler/formats/megatron/rank_buffers.h"
 #include "compiler/formats/megatron/tensors.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/dtype.h"
@@ -186,11 +187,14 @@ class Folder {
       UCP_ASSIGN_OR_RETURN(objects[shard.object], ObjectOf(*shard.entry));
     }
     own_ = FindRanges(keys_, arguments, objects);
-    const auto groups = objects.find(NameOfObject(0, "optimizer"));
-    if (groups != objects.end()) AddGroups(*groups->second, common_);
-    const auto scaler = objects.find(NameOfObject(0, "grad_scaler"));
-    const bool has_scaler = scaler != objects.end() && !scaler->second->is_none();
-    if (has_scaler) training().optimizer.push_back({pytorch::MakeText("grad_scaler"), scaler->second});
+    for (const std::string_view optimizer : kOptimizers) {
+      const auto groups = objects.find(NameOfObject(optimizer, 0, "optimizer"));
+      if (groups != objects.end()) AddGroups(*groups->second, common_);
+      const auto scaler = objects.find(NameOfObject(optimizer, 0, "grad_scaler"));
+      const bool is_first = scaler != objects.end() && FindEntry(training().optimizer, "grad_scaler") == nullptr;
+      if (is_first && !scaler->second->is_none())
+        training().optimizer.push_back({pytorch::MakeText("grad_scaler"), scaler->second});
+    }
     return llvm::Error::success();
   }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "compiler/formats/pytorch/values/value_access.h"
+#include "compiler/layout/mesh.h"
 
 namespace ucp::megatron {
 namespace {
@@ -13,13 +14,15 @@ constexpr std::int64_t kMostFiles = 65536;
 }  // namespace
 
 StrategyRules TargetRules() {
-  return {.settings = {TakesWord("optimizer", {"fully_reshardable", "not_distributed"}),
-                       TakesNumber("files", 1, kMostFiles), TakesWord("dtype", {"bf16", "fp16", "fp32"}),
-                       TakesWord("states", {"weights", "all"}), TakesLayout()},
-          .help =
-              "megatron for Megatron Core (torch_dist), with optimizer=fully_reshardable|not_distributed (default: the "
-              "source's, or fully_reshardable), files=N, dtype=bf16|fp16|fp32 (of the weights), states=weights, "
-              "layout=NAME (another layout of the spec's model)"};
+  return {
+      .settings = {TakesWord("optimizer", {"fully_reshardable", "not_distributed"}), TakesNumber("ep", 1, kMostRanks),
+                   TakesNumber("files", 1, kMostFiles), TakesWord("dtype", {"bf16", "fp16", "fp32"}),
+                   TakesWord("states", {"weights", "all"}), TakesLayout()},
+      .help =
+          "megatron for Megatron Core (torch_dist), with optimizer=fully_reshardable|not_distributed (default: the "
+          "source's, or fully_reshardable), ep=N (ranks that share out experts; default: the source's), files=N, "
+          "dtype=bf16|fp16|fp32 (of the weights), states=weights, "
+          "layout=NAME (another layout of the spec's model)"};
 }
 
 TargetOptions ReadTargetOptions(const Strategy& strategy, const TrainingState& training) {
@@ -30,6 +33,7 @@ TargetOptions ReadTargetOptions(const Strategy& strategy, const TrainingState& t
   if (content != nullptr) options.is_distributed = pytorch::Find(*content, "distrib_optim_sharding_type") != nullptr;
   for (const auto& [key, value] : strategy.options) {
     if (key == "optimizer") options.is_distributed = value == "fully_reshardable";
+    if (key == "ep") options.expert_parallel = ParseCount(value, 1, kMostRanks);
     if (key == "files") options.files = ParseCount(value, 1, kMostFiles);
     if (key == "dtype") options.dtype = kTypes.at(value);
     if (key == "states") options.weights_alone = value == "weights";

@@ -12,9 +12,10 @@
 namespace ucp::megatron {
 
 struct TargetOptions {
-  bool is_distributed = true;         // The optimizer that will load it; without one, of no meaning.
-  std::optional<DType> dtype;         // Of the weights.
-  std::optional<std::int64_t> files;  // How many, of about equal size.
+  bool is_distributed = true;                   // The optimizer that will load it; without one, of no meaning.
+  std::optional<DType> dtype;                   // Of the weights.
+  std::optional<std::int64_t> files;            // How many, of about equal size.
+  std::optional<std::int64_t> expert_parallel;  // Ranks that share out experts; without it, as in the source.
   bool weights_alone = false;
 };
 

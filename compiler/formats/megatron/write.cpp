@@ -26,6 +26,7 @@
 #include "compiler/formats/dcp/write/folder.h"
 #include "compiler/formats/megatron/common_file.h"
 #include "compiler/formats/megatron/keys.h"
+#include "compiler/formats/megatron/optimizers.h"
 #include "compiler/formats/megatron/stacks.h"
 #include "compiler/formats/megatron/target_options.h"
 #include "compiler/formats/pytorch/values/value_access.h"
@@ -59,11 +60,18 @@ class Writer {
     target_.format = "megatron";
     target_.mesh = request_.layout.mesh;
     target_.weights_only = options_.weights_alone;
-    if (has_optimizer_) UCP_RETURN_IF_ERROR(CheckOptimizerIsWhole(training()));
+    if (options_.expert_parallel) {
+      UCP_RETURN_IF_ERROR(CheckExpertsShareOut(request_.tensors, *options_.expert_parallel));
+    }
+    Optimizers optimizers;
+    if (has_optimizer_) {
+      UCP_RETURN_IF_ERROR(CheckOptimizerIsWhole(training()));
+      UCP_ASSIGN_OR_RETURN(optimizers, OptimizersOf(training().groups, options_.expert_parallel));
+    }
     AddFile(target_, kTracker, iteration_ ? fmt::to_string(*iteration_) : std::string(kRelease));
     AddFile(target_, PathOf(dcp::kMegatronDescription), std::string(kDescription));
     ArchiveComposer composer(training());
-    const ValuePtr common = ComposeCommon(training(), options_, has_optimizer_, composer);
+    const ValuePtr common = ComposeCommon(training(), options_, optimizers, composer);
     AddFile(target_, PathOf(dcp::kMegatronCommonFile), composer.Compose(common));
     for (std::size_t t = 0; t < request_.tensors.size(); ++t) items_.AddHolder(t);
     UCP_RETURN_IF_ERROR(AddObjects());

@@ -1,6 +1,7 @@
 #include "compiler/formats/megatron/module_order.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,13 +21,13 @@ class ModuleOrderTest : public ::testing::Test {
     Say("transformer_impl", {std::string("transformer_engine")});
   }
 
-  StageOrder Order(const std::vector<std::string>& keys) {
+  StageOrder Order(const std::vector<std::string>& keys, const std::vector<std::int64_t>& shape = {2, 4}) {
     entries_.clear();
     for (const std::string& key : keys) {
       dcp::Entry entry;
       entry.key = key;
-      entry.shape = {2, 4};
-      entry.chunks.resize(2);
+      entry.shape = shape;
+      entry.chunks.resize(shape.size() > 2 ? 4 : 2);
       entries_.push_back(std::move(entry));
     }
     std::vector<const dcp::Entry*> tensors;
@@ -37,8 +38,8 @@ class ModuleOrderTest : public ::testing::Test {
   static std::vector<std::string> Names(const std::vector<ModuleParameter>& stage) {
     std::vector<std::string> names;
     for (const ModuleParameter& parameter : stage) {
-      names.push_back(parameter.layer ? fmt::format("{}@{}", parameter.tensor->key, *parameter.layer)
-                                      : parameter.tensor->key);
+      const std::string place = fmt::format("@{}", fmt::join(parameter.place, "."));
+      names.push_back(parameter.place.empty() ? parameter.tensor->key : parameter.tensor->key + place);
     }
     return names;
   }
@@ -78,9 +79,55 @@ TEST_F(ModuleOrderTest, LayersMayHaveNumbers) {
               ElementsAre(third, "output_layer.weight"));
 }
 
+constexpr const char* kFirstOfExperts = "decoder.layers.mlp.experts.experts.linear_fc1.weight";
+constexpr const char* kSecondOfExperts = "decoder.layers.mlp.experts.experts.linear_fc2.weight";
+
+TEST_F(ModuleOrderTest, ExpertsAreModulesOneAfterTheOther) {
+  const StageOrder order = Order({kFirstOfExperts, kSecondOfExperts}, {2, 2, 3});
+  EXPECT_EQ(order.unread, "");
+  EXPECT_THAT(Names(order.stages[1]),
+              ElementsAre(fmt::format("{}@1.0", kFirstOfExperts), fmt::format("{}@1.0", kSecondOfExperts),
+                          fmt::format("{}@1.1", kFirstOfExperts), fmt::format("{}@1.1", kSecondOfExperts)));
+  EXPECT_TRUE(order.stages[1].front().is_of_expert);
+}
+
+TEST_F(ModuleOrderTest, GroupedExpertsAreOneModule) {
+  Say("moe_grouped_gemm", {true});
+  EXPECT_THAT(Names(Order({kFirstOfExperts, kSecondOfExperts}, {2, 2, 3}).stages[0]),
+              ElementsAre(fmt::format("{}@0.0", kFirstOfExperts), fmt::format("{}@0.1", kFirstOfExperts),
+                          fmt::format("{}@0.0", kSecondOfExperts), fmt::format("{}@0.1", kSecondOfExperts)));
+}
+
+TEST_F(ModuleOrderTest, ExpertsStandBetweenRouterAndSharedOnes) {
+  const std::string layer = "decoder.layers.1.mlp.";
+  EXPECT_THAT(Names(Order({layer + "shared_experts.linear_fc1.weight", layer + "experts.experts.linear_fc1.weight",
+                           layer + "router.weight"})
+                        .stages[1]),
+              ElementsAre(layer + "router.weight", layer + "experts.experts.linear_fc1.weight@0",
+                          layer + "experts.experts.linear_fc1.weight@1", layer + "shared_experts.linear_fc1.weight"));
+}
+
+// Each expert has a chunk of its own.
+TEST_F(ModuleOrderTest, CountsNoMoreExpertsThanThereAreChunks) {
+  EXPECT_EQ(Order({kFirstOfExperts}, {2, std::int64_t{1} << 40, 3}).stages[0].size(), 2u);
+  EXPECT_EQ(Order({kFirstOfExperts}, {0, 7, 3}).stages[0].size(), 4u);
+}
+
+TEST_F(ModuleOrderTest, RefusesExpertsThatAreCutInOtherWays) {
+  Say("expert_tensor_parallel_size", {std::int64_t{2}});
+  EXPECT_THAT(Order({kFirstOfExperts}).unread, HasSubstr("not known with `args.expert_tensor_parallel_size`"));
+  Say("expert_model_parallel_size", {std::int64_t{2}});
+  EXPECT_EQ(Order({kFirstOfExperts}, {2, 2, 3}).unread, "");
+  Say("moe_grouped_gemm", {true});
+  Say("transformer_impl", {std::string("local")});
+  EXPECT_THAT(Order({kFirstOfExperts}).unread, HasSubstr("not known with `args.moe_grouped_gemm`"));
+  Say("moe_use_legacy_grouped_gemm", {true});
+  EXPECT_THAT(Order({kFirstOfExperts}).unread, HasSubstr("not known with `args.moe_use_legacy_grouped_gemm`"));
+}
+
 TEST_F(ModuleOrderTest, RefusesWhatItDoesNotKnow) {
-  EXPECT_THAT(Order({"decoder.layers.mlp.router.weight"}).unread,
-              HasSubstr("the place of `decoder.layers.mlp.router.weight` in the order"));
+  EXPECT_THAT(Order({"decoder.layers.mlp.fc1_latent_proj.weight"}).unread,
+              HasSubstr("the place of `decoder.layers.mlp.fc1_latent_proj.weight` in the order"));
   EXPECT_THAT(Order({"vision.weight"}).unread, HasSubstr("the place of `vision.weight`"));
   Say("num_layers", {std::int64_t{5}});
   EXPECT_THAT(Order({kNorm, kWords}).unread, HasSubstr("`args.num_layers`, which is 5"));

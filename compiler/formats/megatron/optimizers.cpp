@@ -1,0 +1,117 @@
+#include "compiler/formats/megatron/optimizers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "compiler/formats/megatron/keys.h"
+#include "compiler/formats/pytorch/values/value_access.h"
+#include "compiler/formats/pytorch/values/value_differences.h"
+#include "compiler/support/error.h"
+
+namespace ucp::megatron {
+namespace {
+
+using pytorch::Entry;
+using pytorch::ValuePtr;
+
+constexpr std::string_view kOfExperts = "is_expert_parallel";
+
+bool IsOfExperts(const OptimizerGroup& group) {
+  const ValuePtr said = pytorch::Find(*group.hyper_parameters, kOfExperts);
+  return said && pytorch::AsBool(*said).value_or(false);
+}
+
+OptimizerGroup GroupWith(const OptimizerGroup& group, bool is_of_experts, std::vector<std::string> parameters) {
+  std::vector<Entry> entries = *pytorch::Entries(*group.hyper_parameters);
+  for (Entry& entry : entries) {
+    if (pytorch::AsText(*entry.key) == kOfExperts) entry.value = pytorch::MakeBool(is_of_experts);
+  }
+  return {pytorch::MakeDict(std::move(entries)), group.step, std::move(parameters)};
+}
+
+Optimizers Apart(std::span<const OptimizerGroup> groups) {
+  Optimizers optimizers(2);
+  for (const OptimizerGroup& group : groups) {
+    for (const bool of_experts : {false, true}) {
+      std::vector<std::string> names;
+      std::ranges::copy_if(group.parameters, std::back_inserter(names),
+                           [&](const std::string& name) { return megatron::IsOfExperts(name) == of_experts; });
+      const bool is_kept_empty = group.parameters.empty() && IsOfExperts(group) == of_experts;
+      if (names.empty() && !is_kept_empty) continue;
+      optimizers[of_experts ? 1 : 0].push_back(GroupWith(group, of_experts, std::move(names)));
+    }
+  }
+  if (optimizers.back().empty()) optimizers.pop_back();
+  return optimizers;
+}
+
+// By these Megatron Core finds a group's settings.
+bool HaveOneKey(const OptimizerGroup& a, const OptimizerGroup& b) {
+  return std::ranges::all_of(kOfGroups, [&](std::string_view key) {
+    const ValuePtr of_a = FindOfGroup(a, key);
+    const ValuePtr of_b = FindOfGroup(b, key);
+    return of_a && of_b && pytorch::Print(*of_a) == pytorch::Print(*of_b);
+  });
+}
+
+llvm::Error Join(OptimizerGroup group, std::vector<OptimizerGroup>& groups) {
+  const auto same = std::ranges::find_if(groups, [&](const OptimizerGroup& other) { return HaveOneKey(group, other); });
+  if (same == groups.end()) {
+    groups.push_back(std::move(group));
+    return llvm::Error::success();
+  }
+  const auto differences =
+      pytorch::DifferencesOf(same->hyper_parameters, group.hyper_parameters, pytorch::ListLengths::kMustAgree, 1);
+  if (!differences.empty()) {
+    return Fail(ErrorCode::kUnsupported,
+                "`{}` is {} in a group of the optimizer and {} in the group of experts that would be one with it; "
+                "`ep=2` or more keeps them apart",
+                differences.front().keys, differences.front().a, differences.front().b);
+  }
+  std::ranges::move(group.parameters, std::back_inserter(same->parameters));
+  return llvm::Error::success();
+}
+
+}  // namespace
+
+ValuePtr FindOfGroup(const OptimizerGroup& group, std::string_view key) {
+  const ValuePtr found = pytorch::Find(*group.hyper_parameters, key);
+  return found ? found : pytorch::Find(*group.hyper_parameters, fmt::format("pre_{}", key));
+}
+
+llvm::Error CheckExpertsShareOut(std::span<const LogicalTensor> tensors, std::int64_t expert_parallel) {
+  bool has_experts = expert_parallel == 1;
+  for (const LogicalTensor& tensor : tensors) {
+    const std::size_t dims = StackedDimensions(tensor.name);
+    if (!IsOfExperts(tensor.name) || dims == 0 || tensor.shape.size() < dims) continue;
+    has_experts = true;
+    const std::int64_t experts = tensor.shape[dims - 1];
+    if (experts % expert_parallel == 0) continue;
+    return Fail(ErrorCode::kUsage, "`{}` has {} experts, which `ep={}` does not share out evenly", tensor.name, experts,
+                expert_parallel);
+  }
+  if (has_experts) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "the model has no experts to share out, and `ep={}` says among how many ranks",
+              expert_parallel);
+}
+
+llvm::Expected<Optimizers> OptimizersOf(std::span<const OptimizerGroup> groups,
+                                        std::optional<std::int64_t> expert_parallel) {
+  const auto of_experts = [](const OptimizerGroup& group) { return IsOfExperts(group); };
+  const bool are_apart = expert_parallel ? *expert_parallel > 1 : std::ranges::any_of(groups, of_experts);
+  if (are_apart) return Apart(groups);
+  std::vector<OptimizerGroup> joined;
+  std::ranges::copy_if(groups, std::back_inserter(joined), std::not_fn(of_experts));
+  for (const OptimizerGroup& group : groups) {
+    if (of_experts(group)) UCP_RETURN_IF_ERROR(Join(GroupWith(group, false, group.parameters), joined));
+  }
+  return Optimizers{std::move(joined)};
+}
+
+}  // namespace ucp::megatron

@@ -143,11 +143,12 @@ void TakeNames(const BoundSpec& bound, Inventory& inventory) {
 }
 
 llvm::Expected<Checkpoint> DescribeSource(ReadableFileSystem& files, const std::string& path,
-                                          const RankPreference& preference, unsigned threads) {
+                                          const RankPreference& preference, unsigned threads, bool repairs) {
   UCP_ASSIGN_OR_RETURN(Recognised recognised, RecogniseAny(files, path));
   WatchedLinks watched(files);
+  const auto describe = repairs ? &Format::DescribeRepaired : &Format::Describe;
   UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint,
-                       recognised.format->Describe(watched, recognised.folder, preference, threads));
+                       (recognised.format->*describe)(watched, recognised.folder, preference, threads));
   UCP_RETURN_IF_ERROR(AddRemarks(watched, path, std::move(recognised), checkpoint.inventory));
   Mesh ranks = checkpoint.inventory.mesh;
   if (ranks.axes.empty()) ranks.axes = {{"mp", std::ssize(checkpoint.training.ranks)}};
@@ -157,7 +158,8 @@ llvm::Expected<Checkpoint> DescribeSource(ReadableFileSystem& files, const std::
 
 llvm::Expected<Described> DescribeCheckpoint(ReadableFileSystem& files, const SourceRequest& request) {
   BeginPhase(request.clock, "describe");
-  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint, DescribeSource(files, request.path, request.preference, request.threads));
+  UCP_ASSIGN_OR_RETURN(Checkpoint checkpoint,
+                       DescribeSource(files, request.path, request.preference, request.threads, request.repairs));
   CheckpointIdentity identity = IdentityOf(checkpoint);
   std::string folder = checkpoint.inventory.root;
   return Described{std::move(folder), request.path, std::move(identity), std::move(checkpoint)};

@@ -39,6 +39,7 @@ struct SourceRequest {
   // Receives the spec once it is open, with its diagnostics, also if a later step fails; may be null.
   OpenedSpec* opened = nullptr;
   bool warns_of_unmatched = false;  // Also of patterns of the spec that match nothing, and of names read in two ways.
+  bool repairs = false;             // --repair
   std::string as_layout = {};       // Of the spec's model: whose tensors are to be read; empty: the source's own.
 };
 
@@ -62,9 +63,9 @@ struct BoundSource : Described {
 };
 
 // Headers only; the message for a path that no format knows lists what each looks for. Fails with kUsage if the source
-// lacks the preferred rank.
+// lacks the preferred rank, and with `repairs` if there is nothing to repair.
 llvm::Expected<Checkpoint> DescribeSource(ReadableFileSystem& files, const std::string& path,
-                                          const RankPreference& preference, unsigned threads = 1);
+                                          const RankPreference& preference, unsigned threads = 1, bool repairs = false);
 
 // The first step of the recipe (compile.h). Begins the phase `describe`.
 llvm::Expected<Described> DescribeCheckpoint(ReadableFileSystem& files, const SourceRequest& request);

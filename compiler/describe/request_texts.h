@@ -18,6 +18,7 @@ struct SourceTexts {
   std::vector<std::string> unused;       // "lm_head.weight=last"
   std::vector<std::string> drop_states;  // "exp_avg"
   std::string prefer_rank;               // "dp=0,tp=1"; empty for none.
+  bool repairs = false;                  // As in SourceRequest.
 
   // Fails with kUsage for a text without a meaning.
   llvm::Expected<SourceRequest> Request() const;

@@ -1,4 +1,4 @@
-// Files, and among them what parts of them unpack to (unpacked_file.h).
+// Files, and among them what parts of them unpack to (unpacked_file.h) or widen to (widened_file.h).
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ class UnpackingFiles : public ReadableFileSystem {
 
   llvm::Expected<std::unique_ptr<ReadableFile>> OpenForReading(const std::string& path) override;
   llvm::Expected<PathKind> Kind(const std::string& path) override;
-  // Of an unpacked file: that of the packed one, with its own number of bytes.
+  // Of such a file: that of the one that it is made of, with its own number of bytes.
   llvm::Expected<FileStatus> Status(const std::string& path) override;
   llvm::Expected<std::vector<DirectoryEntry>> List(const std::string& path) override { return files_.List(path); }
 

@@ -96,6 +96,11 @@ class Format {
   virtual llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads) const = 0;
 
+  // The same of a folder whose saving program is known to put elements in wrong places: they are looked for where they
+  // are, and the inventory says which are nowhere. Fails with kUsage where no such fault is known.
+  virtual llvm::Expected<Checkpoint> DescribeRepaired(ReadableFileSystem& files, const std::string& folder,
+                                                      const RankPreference& preference, unsigned threads) const;
+
   // Returns the archives of torch.save that stand in files of this folder beside one another, where it has such files.
   // Fails where what says so cannot be read.
   virtual llvm::Expected<std::vector<PackedArchive>> PackedArchives(ReadableFileSystem& /*files*/,

@@ -120,6 +120,9 @@ void AddConvertCommand(CLI::App& app, int& exit_code) {
   AddSourceOptions(*command, options->source);
   AddDropStateOption(*command, options->source);
   AddReplicasOption(*command, options->replicas);
+  command->add_flag("--repair", options->source.repairs,
+                    "Read masters and moments that Megatron Core 0.15 to 0.16.1 shifted from where they are; elements "
+                    "that are nowhere are listed, get the weights as masters, and zeros as moments");
   command->add_flag("--dry-run", options->dry_run, "Plan and verify, say what it would cost, write nothing");
   AddConversionOptions(*command, options->conversion);
   AddIgnoreCrcOption(*command, options->conversion);

@@ -48,4 +48,25 @@ Placing FillBuckets(llvm::ArrayRef<std::int64_t> elements, llvm::ArrayRef<std::i
   return placing;
 }
 
+Buckets DealIntoBuckets(llvm::ArrayRef<std::int64_t> elements, const std::vector<bool>& are_alone,
+                        std::optional<std::int64_t> most) {
+  Buckets dealt;
+  dealt.places.resize(elements.size());
+  std::int64_t end = 0;
+  for (std::size_t i = elements.size(); i-- > 0;) {
+    std::int64_t begin = Aligned(end);
+    if (are_alone[i] && end > 0) {
+      dealt.sizes.push_back(begin);
+      begin = 0;
+    }
+    dealt.places[i] = {dealt.sizes.size(), begin};
+    end = begin + elements[i];
+    if (!are_alone[i] && (!most || end < *most)) continue;
+    dealt.sizes.push_back(end);
+    end = 0;
+  }
+  if (end > 0) dealt.sizes.push_back(end);
+  return dealt;
+}
+
 }  // namespace ucp::megatron

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,15 @@ struct Placing {
 // `elements`: of the rank's parameters, in the order of its module. `buckets`: the elements of each without the padding
 // at its end. The last parameter stands first, and each begins at a multiple of 64 elements.
 Placing FillBuckets(llvm::ArrayRef<std::int64_t> elements, llvm::ArrayRef<std::int64_t> buckets);
+
+struct Buckets {
+  std::vector<PlaceInBuckets> places;  // As the parameters.
+  std::vector<std::int64_t> sizes;     // Without the padding at the ends.
+};
+
+// The same where the sizes are not known, and `most` is: a bucket ends with the parameter that fills it, and those of
+// `are_alone`, as the parameters, have one of their own. Without `most` only those end one.
+Buckets DealIntoBuckets(llvm::ArrayRef<std::int64_t> elements, const std::vector<bool>& are_alone,
+                        std::optional<std::int64_t> most);
 
 }  // namespace ucp::megatron

@@ -44,7 +44,11 @@ class MegatronFormat : public Format {
 
   llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                       const RankPreference& preference, unsigned threads) const override {
-    return megatron::DescribeFolder(files, folder, preference, threads);
+    return megatron::DescribeFolder(files, folder, preference, threads, megatron::States::kAsStored);
+  }
+  llvm::Expected<Checkpoint> DescribeRepaired(ReadableFileSystem& files, const std::string& folder,
+                                              const RankPreference& preference, unsigned threads) const override {
+    return megatron::DescribeFolder(files, folder, preference, threads, megatron::States::kShifted);
   }
 
   bool HoldsWeightsAlone(const Strategy& strategy) const override {

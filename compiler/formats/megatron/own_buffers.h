@@ -20,6 +20,7 @@ struct StoredRange {
   const dcp::Chunk* part = nullptr;    // Of the tensor: they are from it,
   std::int64_t begin = 0;              // behind this many others.
   std::int64_t elements = 0;
+  bool is_lost = false;  // The chunk is of weights of bfloat16: a master is they, and another state is zeros.
 };
 
 struct OwnBuffers {

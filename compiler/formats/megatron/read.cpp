@@ -20,6 +20,7 @@
 #include "compiler/formats/megatron/keys.h"
 #include "compiler/formats/megatron/own_buffers.h"
 #include "compiler/formats/megatron/rank_buffers.h"
+#include "compiler/formats/megatron/shifted_states.h"
 #include "compiler/formats/megatron/tensors.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/dtype.h"
@@ -34,6 +35,7 @@ constexpr const char* kBackend = "torch_dist";
 constexpr std::uint64_t kMostDescriptionBytes = 65536;
 constexpr std::string_view kCommonObject = "common_state";
 constexpr std::string_view kReadBuffers = "dp_reshardable";
+constexpr std::string_view kShiftedSharding = "fully_reshardable";
 constexpr std::string_view kDistributed = "optimizer.distributed.";
 constexpr std::string_view kExtraState = "._extra_state";
 
@@ -61,7 +63,7 @@ class Folder {
         folder_(folder),
         items_(files, folder, checkpoint_.inventory.storage, checkpoint_.training, threads) {}
 
-  llvm::Expected<Checkpoint> Describe(const RankPreference& preference) {
+  llvm::Expected<Checkpoint> Describe(const RankPreference& preference, States states) {
     inventory().format = "megatron";
     inventory().root = folder_;
     inventory().preference = preference;
@@ -79,6 +81,7 @@ class Folder {
     if (llvm::Error error = arguments.Check(keys_)) return AddContext(std::move(error), fmt::format("`{}`", folder_));
     SortStates();
     UCP_RETURN_IF_ERROR(ReadOwnBuffers(arguments));
+    if (states == States::kShifted) UCP_RETURN_IF_ERROR(FindShifted(arguments));
     TakeOptimizer();
     if (llvm::Error error = AddTensors()) return AddContext(std::move(error), fmt::format("`{}`", folder_));
     UCP_RETURN_IF_ERROR(TakeObjects());
@@ -194,6 +197,26 @@ class Folder {
       const bool is_first = scaler != objects.end() && FindEntry(training().optimizer, "grad_scaler") == nullptr;
       if (is_first && !scaler->second->is_none())
         training().optimizer.push_back({pytorch::MakeText("grad_scaler"), scaler->second});
+    }
+    return llvm::Error::success();
+  }
+
+  llvm::Error FindShifted(const Arguments& arguments) {
+    if (common_.sharding != kShiftedSharding) {
+      return Fail(ErrorCode::kUsage,
+                  "`{}` has its optimizer as `{}`, and Megatron Core shifts states of `{}` alone; convert it without a "
+                  "repair",
+                  folder_, common_.sharding, kShiftedSharding);
+    }
+    ShiftedStates shifted = FindShiftedStates(keys_, arguments);
+    if (!shifted.unread.empty()) {
+      return Fail(ErrorCode::kUnsupported, "the states in `{}` cannot be repaired: {}", folder_, shifted.unread);
+    }
+    own_.ranges = std::move(shifted.ranges);
+    inventory().remarks.emplace_back("the states are read from where Megatron Core's fault put them");
+    for (const std::string& box : shifted.lost) {
+      inventory().remarks.push_back(
+          fmt::format("{} is stored nowhere: its masters are the weights, and its other states zeros", box));
     }
     return llvm::Error::success();
   }
@@ -319,8 +342,8 @@ class Folder {
 }  // namespace
 
 llvm::Expected<Checkpoint> DescribeFolder(ReadableFileSystem& files, const std::string& folder,
-                                          const RankPreference& preference, unsigned threads) {
-  return Folder(files, folder, threads).Describe(preference);
+                                          const RankPreference& preference, unsigned threads, States states) {
+  return Folder(files, folder, threads).Describe(preference, states);
 }
 
 }  // namespace ucp::megatron

@@ -10,7 +10,10 @@
 
 namespace ucp::megatron {
 
+enum class States { kAsStored, kShifted };  // kShifted: by Megatron Core's fault (shifted_states.h).
+
+// With kShifted it fails (kUsage) if nothing is shifted, and (kUnsupported) if it is not known by how much.
 llvm::Expected<Checkpoint> DescribeFolder(ReadableFileSystem& files, const std::string& folder,
-                                          const RankPreference& preference, unsigned threads);
+                                          const RankPreference& preference, unsigned threads, States states);
 
 }  // namespace ucp::megatron

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <utility>
 
+#include "compiler/files/widened_file.h"
 #include "compiler/formats/megatron/flat_ranges.h"
 #include "compiler/layout/layout.h"
 #include "compiler/support/checked_math.h"
@@ -37,6 +39,15 @@ llvm::Error WrongShape(const Entry& tensor, const Entry& state) {
       ErrorCode::kBadData,
       "`{}` has the shape [{}], and `{}`, of which it is a state, has [{}]; the folder holds parts of two saves",
       state.key, fmt::join(state.shape, ", "), tensor.key, fmt::join(tensor.shape, ", "));
+}
+
+llvm::Error CheckOrder(const dcp::ItemTensor& item, const std::string& key, const Chunk& chunk) {
+  if (item.strides.empty()) return llvm::Error::success();
+  return Fail(
+      ErrorCode::kUnsupported,
+      "the chunk [{}] of `{}` is not stored row by row, as Megatron Core stores chunks; load the folder with it "
+      "and save it again",
+      fmt::join(chunk.sizes, ", "), key);
 }
 
 }  // namespace
@@ -88,20 +99,37 @@ llvm::Error Tensors::AddVectors(const Entry& tensor, TensorKind kind, const Stat
 
 llvm::Expected<BufferSetId> Tensors::VectorOf(const std::string& state, const std::string& key, const Chunk& chunk) {
   const dcp::ItemTensor& item = items_.tensor(chunk);
-  const bool is_vector = std::ranges::all_of(chunk.sizes.begin(), std::prev(chunk.sizes.end()),
-                                             [](std::int64_t size) { return size == 1; });
-  if (!is_vector || !item.strides.empty()) {
-    return Fail(ErrorCode::kUnsupported, "the chunk [{}] of `{}` is not one vector, as Megatron Core stores them",
-                fmt::join(chunk.sizes, ", "), key);
-  }
+  UCP_RETURN_IF_ERROR(CheckOrder(item, key, chunk));
   const Record record = items_.record(chunk);
   const std::int64_t held = static_cast<std::int64_t>(record.bytes) / ItemBytes(item.dtype) - item.offset;
   Buffer buffer{item.dtype, held, {{inventory_.storage.Add(record), item.offset, held}}};
   return inventory_.storage.Add(BufferSet{{state, inventory_.storage.Add(std::move(buffer))}});
 }
 
+llvm::Expected<BufferSetId> Tensors::LostElements(const StoredRange& range, const std::string& key) {
+  const dcp::ItemTensor& item = items_.tensor(*range.stored);
+  UCP_RETURN_IF_ERROR(CheckOrder(item, key, *range.stored));
+  const Record record = items_.record(*range.stored);
+  const auto before = static_cast<std::uint64_t>((item.offset + range.skip) * ItemBytes(DType::kBFloat16));
+  const auto bytes = static_cast<std::uint64_t>(range.elements * ItemBytes(DType::kBFloat16));
+  WidenedName name{inventory_.storage.file(inventory_.storage.Add(record)).path, record.begin + before, bytes, false};
+  if (range.state != kMasterState) {
+    name.is_zeros = true;
+    name.offset = std::exchange(zeros_, zeros_ + bytes);  // No two states are read from one place.
+  }
+  const FileId file = inventory_.storage.Add(StoredFile{name.Path(), name.bytes(), ""});
+  const RecordId widened = inventory_.storage.Add(Record{file, 0, name.bytes(), std::nullopt});
+  Buffer buffer{DType::kFloat32, range.elements, {{widened, 0, range.elements}}};
+  return inventory_.storage.Add(BufferSet{{range.state, inventory_.storage.Add(std::move(buffer))}});
+}
+
 llvm::Error Tensors::AddRanges(const Entry& tensor, llvm::ArrayRef<StoredRange> ranges) {
   for (const StoredRange& range : ranges) {
+    if (range.is_lost) {
+      UCP_ASSIGN_OR_RETURN(const BufferSetId set, LostElements(range, tensor.key));
+      AddPart(tensor, TensorKind::kParameter, set, *range.part, range.begin, range.elements);
+      continue;
+    }
     UCP_ASSIGN_OR_RETURN(const BufferSetId set, VectorOf(range.state, tensor.key, *range.stored));
     AddPart(tensor, TensorKind::kParameter, set, *range.part, range.begin, range.elements, range.skip);
   }

@@ -8,6 +8,7 @@
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,12 +33,14 @@ class Tensors {
   [[nodiscard]] llvm::Error Add(const dcp::Entry& tensor, TensorKind kind,
                                 const std::vector<dcp::StateOfTensor>& states);
 
-  // Adds the shards of states that stand in buckets, of a tensor that was added.
+  // Adds the shards of states that stand in buckets or in chunks of other tensors, of a tensor that was added.
   [[nodiscard]] llvm::Error AddRanges(const dcp::Entry& tensor, llvm::ArrayRef<StoredRange> ranges);
 
  private:
-  // The elements of a chunk that is one vector. Fails (kUnsupported) for another.
+  // The elements of a chunk, in their order. Fails (kUnsupported) where they are stored in another.
   llvm::Expected<BufferSetId> VectorOf(const std::string& state, const std::string& key, const dcp::Chunk& chunk);
+  // Those that stand for lost ones.
+  llvm::Expected<BufferSetId> LostElements(const StoredRange& range, const std::string& key);
   [[nodiscard]] llvm::Error AddVectors(const dcp::Entry& tensor, TensorKind kind, const dcp::StateOfTensor& state);
   void AddPart(const dcp::Entry& tensor, TensorKind kind, BufferSetId states, const dcp::Chunk& part,
                std::int64_t begin, std::int64_t elements, std::int64_t skip = 0);
@@ -45,6 +48,7 @@ class Tensors {
   const dcp::StoredItems& items_;
   const ShapesInModel& shapes_;
   Inventory& inventory_;
+  std::uint64_t zeros_ = 0;  // Bytes that stand for lost elements so far.
 };
 
 }  // namespace ucp::megatron

@@ -1,5 +1,7 @@
 #include "compiler/formats/megatron/buckets.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,6 +43,27 @@ TEST(FillBucketsTest, RefusesOtherSizes) {
   EXPECT_THAT(FillBuckets({100}, {100, 5}).unread, HasSubstr("the parameters end at element 100 of bucket 0, and 2"));
   EXPECT_THAT(FillBuckets({1}, {}).unread, HasSubstr("0 buckets are stored"));
   EXPECT_THAT(FillBuckets({}, {}).unread, HasSubstr("0 buckets are stored"));
+}
+
+// "bucket@begin" of each, and the sizes behind them.
+std::string Dealt(llvm::ArrayRef<std::int64_t> elements, const std::vector<bool>& are_alone,
+                  std::optional<std::int64_t> most) {
+  const Buckets buckets = DealIntoBuckets(elements, are_alone, most);
+  std::string text;
+  for (const PlaceInBuckets& place : buckets.places) text += fmt::format("{}@{} ", place.bucket, place.begin);
+  return fmt::format("{}of {}", text, fmt::join(buckets.sizes, " "));
+}
+
+TEST(DealIntoBucketsTest, BucketsEndWhereTheyAreFull) {
+  EXPECT_EQ(Dealt({10, 20, 30}, {false, false, false}, std::nullopt), "0@128 0@64 0@0 of 138");
+  EXPECT_EQ(Dealt({10, 20, 30}, {false, false, false}, 30), "1@64 1@0 0@0 of 30 74");
+  EXPECT_EQ(Dealt({10, 20, 30}, {false, false, false}, 31), "1@0 0@64 0@0 of 84 10");
+}
+
+// The bucket before theirs ends where they would have begun.
+TEST(DealIntoBucketsTest, TiedEmbeddingsStandAlone) {
+  EXPECT_EQ(Dealt({10, 20, 30}, {true, false, false}, std::nullopt), "1@0 0@64 0@0 of 128 10");
+  EXPECT_EQ(Dealt({10, 20, 30}, {false, false, true}, std::nullopt), "1@64 1@0 0@0 of 30 74");
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ class Tensor:
     names: list[str]
     part: str | None
     dims: list[Any] | None  # None: all of the part, as the model has it.
-    conditions: list[tuple[list[str], bool]] = field(default_factory=list)
+    conditions: list[tuple[str, bool]] = field(default_factory=list)
 
 
 class Spec:
@@ -123,10 +123,12 @@ class Spec:
                     pass
         return tree
 
-    def body(self, tensors: list[Tensor], names: list[str], conditions: list[tuple[list[str], bool]]) -> None:
+    def body(self, tensors: list[Tensor], names: list[str], conditions: list[tuple[str, bool]]) -> None:
         self.expect("{")
         while self.peek() != "}":
             word = self.next()
+            if word == "buffer":
+                word = self.next()
             if word == "block":
                 self.body(tensors, [*names, self.next()[1:-1]], conditions)
             elif word == "when":
@@ -138,16 +140,22 @@ class Spec:
                 tensors.append(self.tensor([*names, word[1:-1]], conditions))
         self.expect("}")
 
-    def when(self, tensors: list[Tensor], names: list[str], conditions: list[tuple[list[str], bool]]) -> None:
+    def when(self, tensors: list[Tensor], names: list[str], conditions: list[tuple[str, bool]]) -> None:
         words = []
         while self.peek() != "{":
             words.append(self.next())
-        self.body(tensors, names, [*conditions, (words, True)])
+        condition = " ".join(words)
+        self.body(tensors, names, [*conditions, (condition, True)])
         if self.peek() == "else":
             self.next()
-            self.body(tensors, names, [*conditions, (words, False)])
+            otherwise = [*conditions, (condition, False)]
+            if self.peek() == "when":
+                self.next()
+                self.when(tensors, names, otherwise)
+            else:
+                self.body(tensors, names, otherwise)
 
-    def tensor(self, names: list[str], conditions: list[tuple[list[str], bool]]) -> Tensor:
+    def tensor(self, names: list[str], conditions: list[tuple[str, bool]]) -> Tensor:
         self.expect("=")
         part = None if self.peek() == "[" else self.next()
         dims = self.shape() if self.peek() == "[" else None
@@ -163,9 +171,9 @@ class Spec:
 
 
 class Rules:
-    """A spec with values: dims are numbers, facts are true or false."""
+    """A spec with values: dims are numbers, facts are true or false, or lists."""
 
-    def __init__(self, spec: Spec, dims: dict[str, int], facts: dict[str, bool] | None = None) -> None:
+    def __init__(self, spec: Spec, dims: dict[str, int], facts: dict[str, Any] | None = None) -> None:
         self.spec = spec
         self.dims = dims
         self.facts = facts or {}
@@ -221,20 +229,21 @@ class Rules:
             factors |= more
         return (parts[0] if parts else None, factors)
 
-    def holds(self, conditions: list[tuple[list[str], bool]]) -> bool:
-        for words, wanted in conditions:
-            assert len(words) == 1 or words[0] == "not", words
-            if (self.facts[words[-1]] != (len(words) == 2)) != wanted:
-                return False
-        return True
+    def holds(self, conditions: list[tuple[str, bool]], counters: dict[str, int]) -> bool:
+        """Whether a line is there: conditions are written as Python writes them."""
+        values = self.dims | self.facts | counters
+        return all(bool(eval(condition, {}, values)) == wanted for condition, wanted in conditions)
 
     def named(self, tensor: Tensor) -> list[tuple[str, dict[str, int]]]:
-        """Every name of a line, and the places of the factors that it counts."""
+        """Every name of a line that its conditions let stand, and the places of the factors that it counts."""
         pattern = ".".join(tensor.names)
         counters = re.findall(r"\{([^}]*)\}", pattern)
         counted = [re.sub(r"@.*", "", counter.split(":")[1]).strip() for counter in counters]
+        variables = [re.split(r"[:+]", counter)[0].strip() for counter in counters]
         found = []
         for index in itertools.product(*(range(self.dims[name]) for name in counted)):
+            if not self.holds(tensor.conditions, dict(zip(variables, index, strict=True))):
+                continue
             name = pattern
             for counter, place in zip(counters, index, strict=True):
                 offset = re.search(r"\+\s*(\d+)", counter.split(":")[0])
@@ -255,8 +264,6 @@ class Rules:
         tensors = {}
         seen: list[int] = []
         for line in self.spec.layouts[layout]:
-            if not self.holds(line.conditions):
-                continue
             for name, counted in self.named(line):
                 dims = line.dims if line.dims is not None else self.whole(str(line.part), counted)
                 rows = [self.places(dim) for dim in dims]

@@ -9,7 +9,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import numpy
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,97 +18,22 @@ from torch.distributed.checkpoint.state_dict import get_state_dict
 from fixtures.fingerprints import describe
 from fixtures.hugging_face import Training, prompt
 from fixtures.serve import Engines
-from layout_rules import Rules, Spec
+from layout_rules import Spec
+from model_cases import (
+    LLAMA,
+    MIXTRAL,
+    MODELS,
+    QWEN3_MOE,
+    SPECS,
+    as_tensors,
+    expect_equal,
+    logits,
+    rules_of,
+    write_model,
+)
 from spoken import refused, told
 
-SPECS = Path(__file__).parents[2] / "specs" / "models"
-
-LLAMA = {
-    "num_hidden_layers": 2,
-    "hidden_size": 12,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "head_dim": 4,
-    "intermediate_size": 10,
-    "vocab_size": 14,
-    "tie_word_embeddings": False,
-}
-LLAMA_DIMS = {
-    "layers": 2,
-    "hidden": 12,
-    "kv_heads": 2,
-    "group": 3,
-    "head": 4,
-    "pair": 2,
-    "half": 2,
-    "ffn": 10,
-    "vocab": 14,
-}
-QWEN3_MOE = {
-    "num_hidden_layers": 2,
-    "hidden_size": 12,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "head_dim": 4,
-    "moe_intermediate_size": 8,
-    "vocab_size": 14,
-    "num_experts": 3,
-    "tie_word_embeddings": False,
-}
-QWEN3_MOE_DIMS = {
-    "layers": 2,
-    "hidden": 12,
-    "kv_heads": 2,
-    "group": 3,
-    "head": 4,
-    "ffn": 8,
-    "vocab": 14,
-    "experts": 3,
-}
-MIXTRAL = {
-    "num_hidden_layers": 2,
-    "hidden_size": 12,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "head_dim": 4,
-    "intermediate_size": 8,
-    "vocab_size": 14,
-    "num_local_experts": 3,
-    "tie_word_embeddings": False,
-}
-MODELS = {
-    "llama": (LLAMA, LLAMA_DIMS, {"tied": False}),
-    "qwen3_moe": (QWEN3_MOE, QWEN3_MOE_DIMS, {}),
-    "mixtral": (MIXTRAL, QWEN3_MOE_DIMS, {}),
-}
 PAIRS = [(model, *pair) for model in MODELS for pair in itertools.permutations(Spec(SPECS / f"{model}.ucp").layouts, 2)]
-
-
-def rules_of(model: str) -> Rules:
-    """The spec of the catalogue, with the small values."""
-    _, dims, facts = MODELS[model]
-    return Rules(Spec(SPECS / f"{model}.ucp"), dims, facts)
-
-
-def as_tensors(stored: dict[str, numpy.ndarray]) -> dict[str, torch.Tensor]:
-    """Every number of an element is a float32 without rounding."""
-    assert max(int(values.max()) for values in stored.values()) < 2**24
-    return {name: torch.from_numpy(values).float() for name, values in stored.items()}
-
-
-def write_model(folder: Path, tensors: dict[str, torch.Tensor], config: dict[str, object]) -> Path:
-    """A folder of Hugging Face."""
-    folder.mkdir()
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
-def expect_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    """The same names, and each element."""
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        assert torch.equal(found[name], tensor), name
 
 
 @pytest.mark.parametrize(("model", "source", "target"), PAIRS)
@@ -118,7 +42,7 @@ def test_every_pair_of_layouts(model: str, source: str, target: str, ucprun: Pat
     both hold the same."""
     rules = rules_of(model)
     spec = ["--spec", f"models/{model}"]
-    folder = write_model(tmp_path / "source", as_tensors(rules.stored(source)), MODELS[model][0])
+    folder = write_model(tmp_path / "source", as_tensors(rules.stored(source)), MODELS[model].config)
     remarks = told(ucprun, folder, tmp_path / "there", "--to", f"safetensors:layout={target}", *spec)
     assert f"has the layout `{source}` of the model `{model}`, and the target the layout `{target}`" in remarks
     expect_equal(load_file(tmp_path / "there" / "model.safetensors"), as_tensors(rules.stored(target)))
@@ -192,13 +116,6 @@ def make_moe(folder: Path) -> torch.nn.Module:
     model = Qwen3MoeForCausalLM(config).eval()
     model.save_pretrained(folder)
     return model
-
-
-def logits(model: torch.nn.Module) -> torch.Tensor:
-    """Of a few words."""
-    torch.set_num_threads(1)
-    with torch.no_grad():
-        return model(input_ids=torch.arange(10).view(2, 5)).logits
 
 
 def test_experts_as_transformers_has_them(ucprun: Path, tmp_path: Path) -> None:

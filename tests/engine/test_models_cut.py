@@ -15,15 +15,8 @@ from safetensors.torch import load_file
 
 from fixtures.hugging_face import Training, load_in_layout
 from fixtures.serve import Call, Conversion, Engines
+from model_cases import expect_equal
 from spoken import refused, told
-
-
-def expect_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    """The same names, and each element."""
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        assert torch.equal(found[name], tensor), name
-
 
 SIZES = {"layers": 4, "hidden": 16, "heads": 8, "kv_heads": 4, "ffn": 20, "vocab": 14, "head": 6}
 CONFIGURED = {

@@ -27,13 +27,33 @@ const order = new Intl.Collator("en", {numeric: true});  // Layer 10 comes behin
 let shown = [], chosen = null, sorted = {key: "name", down: false};
 const kindsOn = new Set();
 
+// Where `part`, in which "?" is any letter, begins in `text` from `from` on; -1: nowhere.
+function placeOf(part, text, from) {
+  for (let at = from; at + part.length <= text.length; ++at) {
+    let i = 0;
+    while (i < part.length && (part[i] === "?" || part[i] === text[at + i])) ++i;
+    if (i === part.length) return at;
+  }
+  return -1;
+}
+// Without a regular expression, which names and patterns can be made for that take it years.
 function matcher(text) {
   const words = text.trim().toLowerCase();
   if (!/[*?]/.test(words)) return (name) => name.toLowerCase().includes(words);
-  const parts = words.split(/([*?])/).map((part) => part === "*" ? ".*" : part === "?" ? "." :
-                                                    part.replace(/[\\^$.|+()[\]{}]/g, "\\$&"));
-  const expression = new RegExp("^" + parts.join("").replace(/(\.\*)+/g, ".*") + "$");
-  return (name) => expression.test(name.toLowerCase());
+  const [first, ...others] = words.split("*"), last = others.pop();
+  return (name) => {
+    const low = name.toLowerCase();
+    if (placeOf(first, low.slice(0, first.length), 0) !== 0) return false;
+    if (last === undefined) return low.length === first.length;
+    let from = first.length;
+    for (const part of others) {
+      const at = placeOf(part, low, from);
+      if (at < 0) return false;
+      from = at + part.length;
+    }
+    const tail = low.length - last.length;
+    return tail >= from && placeOf(last, low, tail) === tail;
+  };
 }
 function refresh() {
   const fits = matcher(byId("filter").value);

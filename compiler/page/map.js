@@ -7,7 +7,7 @@ const MOST_COLUMNS = 32, MOST_LINES = 80;
 function linesOf(likeness) {
   const layers = new Map();
   for (const tensor of tensors) {
-    const found = /^(.*?)(\d+)(.*)$/.exec(tensor.name);
+    const found = /^(\D*)(\d+)([^]*)$/.exec(tensor.name);
     const key = found ? found[1] + found[2] : tensor.name;
     if (!layers.has(key)) layers.set(key, {name: key, stem: found ? found[1] : null, number: found && found[2], tensors: [], likes: []});
     const layer = layers.get(key);
@@ -46,7 +46,7 @@ function mapTable({name, caption, ranks, moreRanks, lines, heldBy, write, total}
     for (const tensor of line.tensors) heldBy(tensor).forEach((held, i) => { sum[i] += held; });
     return sum;
   });
-  const most = Math.max(1, ...sums.flat());
+  const most = sums.reduce((all, sum) => sum.reduce((a, b) => Math.max(a, b), all), 1);
   const cells = (sum, shade) => sum.map((held) => {
     const cell = make("td", {class: held ? "held" : "none"}, held ? write(held) : "");
     if (shade && held) cell.style.setProperty("--share", (0.15 + 0.85 * held / most).toFixed(2));

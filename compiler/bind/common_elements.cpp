@@ -126,6 +126,15 @@ CommonElements ElementsOfBoth(const std::string& name, const StoredPiece& source
 }
 
 std::vector<CommonElements> HeldElements(const CommonElements& elements, const ProductSet& held) {
+  std::vector<std::int64_t> last = elements.target_begin;
+  for (const CommonElements::Loop& loop : elements.loops)
+    last[loop.target_dim] += (loop.count - 1) * loop.target_stride;
+  for (std::size_t d = 0; d < last.size(); ++d) {  // Most ranks hold nothing of them.
+    const bool holds_some = std::ranges::any_of(held.dims[d].runs(), [&](const Run& run) {
+      return run.logical_begin <= last[d] && elements.target_begin[d] < run.logical_begin + run.length;
+    });
+    if (!holds_some) return {};
+  }
   return Holding(elements, held).Find();
 }
 

@@ -214,7 +214,7 @@ llvm::Error FillPieces(const CommonOfTensors& common, const Layout& layout, Targ
     if (runs_left < 0) {
       return Fail(ErrorCode::kUnsupported,
                   "the target's layout cuts the tensors of the source into more than the {} pieces that a plan has at "
-                  "most; change the layout first, with whole tensors, and cut them in a second conversion",
+                  "most; convert it to this layout with whole tensors first, and cut or load those",
                   kMostPieces);
     }
     if (shards[s].pieces.empty()) {

@@ -36,10 +36,19 @@ class PartsFinder {
 
   const PartDeclaration& part(std::size_t p) const { return bound_.spec.model->parts[p]; }
 
+  // A part of which this checkpoint stores nothing can have dims that nothing gives a value.
   void AddPart(const PartDeclaration& part) {
     const Counters none;
+    const auto length = [&](const Formula& formula) -> std::optional<std::int64_t> {
+      return HasValue(formula) ? Evaluate(formula, values_, none, sink_) : std::nullopt;
+    };
     factors_.emplace_back();
-    Take(terms_.Of(part, LengthsAt(none)), [&](const PartTerm& term) { factors_.back() = term.factors; });
+    Take(terms_.Of(part, length), [&](const PartTerm& term) { factors_.back() = term.factors; });
+  }
+
+  bool HasValue(const Formula& formula) const {
+    if (formula.kind == Formula::Kind::kDim && !bound_.dims[formula.index]) return false;
+    return std::ranges::all_of(formula.operands, [&](const Formula& operand) { return HasValue(operand); });
   }
 
   template <typename Visit>

@@ -104,5 +104,22 @@ TEST_F(BetweenLayoutsTest, ElementsOfOneSideAloneAreNamed) {
                                    "layout `part`, does not have"));
 }
 
+TEST(StoredPartsTest, APartOfWhichNothingIsStoredNeedsNoDims) {
+  const Source source = llvm::cantFail(Source::FromText("model.ucp", R"(ucp 1
+fact more from config.more
+dim a = 2
+dim b from config.b
+model m { p [a] q [b] }
+layout one of m { "p" = p when more { "q" = q } }
+)"));
+  DiagnosticSink sink;
+  const CheckedSpec spec = *CheckSpec(*ParseSpec(source, sink), source, sink);
+  Inventory inventory;
+  inventory.facts["config.more"] = {{false}, "config.json"};
+  const auto bound = BindSpec(spec, inventory, {}, sink);
+  ASSERT_TRUE(bound) << RenderText(source, sink);
+  EXPECT_FALSE(bound->dims[1]);
+}
+
 }  // namespace
 }  // namespace ucp

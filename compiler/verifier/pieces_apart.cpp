@@ -221,6 +221,9 @@ std::optional<std::int64_t> NestedReach(const ProductSet& set, const std::vector
 }
 
 llvm::Error VerifyFusedShape(const FusedTensor& fused) {
+  if (fused.shape.size() > kMaxRank) {
+    return Unsound("the fused tensor `{}` has {} dimensions", fused.name, fused.shape.size());
+  }
   std::int64_t elements = 1;
   for (std::int64_t length : fused.shape) {
     const std::optional<std::int64_t> product = length < 0 ? std::nullopt : CheckedMultiply(elements, length);

@@ -4,11 +4,19 @@
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/Support/Error.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "compiler/plan/plan.h"
 
 namespace ucp {
+
+// Of a tensor: PyTorch's own limit. Walks over dimensions recurse once for each.
+inline constexpr std::size_t kMaxRank = 64;
+
+// Of the sets of one shard. Sets may be named again and again, so a small file can have more than there is memory for.
+inline constexpr std::int64_t kMostRunsOfShard = 4'000'000;
 
 // V1 of a fused shard, whose pieces' ids and sets are sane.
 [[nodiscard]] llvm::Error VerifyFusedPieces(const Plan& plan, const PlanWrite& write);

@@ -216,8 +216,6 @@ llvm::Error VerifyReaders(const Plan& plan) {
   return llvm::Error::success();
 }
 
-constexpr std::size_t kMaxRank = 64;  // PyTorch's own limit. The walk over the steps recurses once for each dimension.
-
 bool IsPositive(const Scale& scale) { return scale.numerator > 0 && scale.denominator > 0; }
 
 // Numbers are added and scaled in types that can; what an optimizer knows of a weight does not scale with it.

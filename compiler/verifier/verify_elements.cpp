@@ -96,9 +96,6 @@ llvm::Error VerifyStates(const Plan& plan, const LogicalTensor& tensor, llvm::Ar
 // The pieces without their tensors: many shards are put together alike.
 using PiecesAlike = std::pair<bool, std::vector<std::tuple<SetId, std::int64_t, std::vector<std::int64_t>>>>;
 
-// Pieces may share a set, so a small file can have more than there is memory for.
-constexpr std::int64_t kMostRuns = 4'000'000;
-
 std::int64_t RunsOf(const Plan& plan, const PlanWrite& write) {
   std::int64_t runs = 0;
   for (const WrittenPiece& piece : write.pieces) {
@@ -141,8 +138,9 @@ llvm::Error VerifyElements(const Plan& plan) {
 llvm::Error VerifyPlaces(const Plan& plan) {
   std::set<PiecesAlike> known;
   for (const PlanWrite& write : plan.writes) {
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     if (write.pieces.size() == 1 || !known.insert(PlacesOf(write)).second) continue;
-    if (RunsOf(plan, write) > kMostRuns) {
+    if (RunsOf(plan, write) > kMostRunsOfShard) {
       return Fail(ErrorCode::kBadData, "the plan is not sound: the pieces of a shard of tensor `{}` have {} runs",
                   plan.NameOf(write), RunsOf(plan, write));
     }

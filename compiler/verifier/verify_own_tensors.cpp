@@ -10,10 +10,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
 
 #include "compiler/support/checked_math.h"
+#include "compiler/support/interruption.h"
 #include "compiler/verifier/multiplicity.h"
 #include "compiler/verifier/pieces_apart.h"
 #include "compiler/verifier/unsound.h"
@@ -46,10 +48,16 @@ llvm::Error VerifyHeldSets(const Plan& plan, const FusedTensor& fused) {
     return Unsound("a part of tensor `{}` of the target is of one with a shape that cannot be", fused.name);
   }
   if (part.held.empty()) return Unsound("a part of tensor `{}` of the target says no elements", fused.name);
+  std::int64_t runs = 0;
   for (const SetId id : part.held) {
     const bool is_sane = id.index() < plan.sets.size() && plan.set(id).dims.size() == part.shape.size() &&
                          plan.set(id).LocalShape() == fused.shape && LiesWithin(plan.set(id), part.shape);
     if (!is_sane) return Unsound("a part of tensor `{}` of the target holds what that does not have", fused.name);
+    for (const Selection& dim : plan.set(id).dims) runs += std::ssize(dim.runs());
+    if (runs > kMostRunsOfShard) {
+      return Unsound("the sets of a part of tensor `{}` of the target have more than {} runs", fused.name,
+                     kMostRunsOfShard);
+    }
   }
   return llvm::Error::success();
 }
@@ -87,8 +95,12 @@ std::vector<ProductSet> OtherPlaces(const std::vector<Selection>& real) {
 llvm::Error VerifyPlacesOfPart(const Plan& plan, const PlanWrite& write) {
   const FusedTensor& fused = *write.fused;
   const std::vector<ProductSet> held = SetsOf(plan, fused.part->held);
+  const auto multiplicity = MultiplicityOf(held, fused.part->shape);
+  if (!multiplicity || multiplicity->most > 1) {
+    return Unsound("a part of tensor `{}` of the target holds an element twice", fused.name);
+  }
   std::int64_t elements = 0;
-  for (const ProductSet& set : held) elements += set.real_elements();
+  for (const ProductSet& set : held) elements += set.real_elements();  // No more than the tensor has.
   std::vector<Selection> real;
   std::int64_t combinations = 1;
   for (std::size_t d = 0; d < fused.shape.size(); ++d) {
@@ -130,8 +142,8 @@ class OwnTensors {
     if (first->second->part.has_value() != fused.part.has_value()) {
       return Unsound("tensor `{}` of the target is all of a shard, and a part of another", fused.name);
     }
-    const std::vector<SetId> held = fused.part ? fused.part->held : std::vector<SetId>();
-    const auto [same, holds_others] = pieces_of_.try_emplace({fused.name, held}, &write.pieces);
+    if (fused.part) UCP_RETURN_IF_ERROR(VerifyHeldSets(plan_, fused));
+    const auto [same, holds_others] = pieces_of_.try_emplace({fused.name, ContentsOf(fused)}, &write.pieces);
     if (!holds_others && *same->second != write.pieces) {
       return Unsound("two shards hold the same elements of tensor `{}` of the target, and are put together of others",
                      fused.name);
@@ -142,6 +154,7 @@ class OwnTensors {
   // Every element of a tensor is held somewhere, in each of its states.
   llvm::Error Finish() {
     for (auto& [name_and_state, held] : held_) {
+      UCP_RETURN_IF_ERROR(CheckInterrupted());
       const auto& [name, state] = name_and_state;
       const std::vector<std::int64_t>& shape = first_of_name_.at(name)->part->shape;
       const auto [known, is_new] = covers_.try_emplace({std::vector<SetId>(held.begin(), held.end()), shape});
@@ -164,24 +177,41 @@ class OwnTensors {
                    plan_.LocalElements(write), places);
   }
 
+  // One number for each set that is held, whichever ids it has; in order.
+  std::vector<std::size_t> ContentsOf(const FusedTensor& fused) {
+    std::vector<std::size_t> contents;
+    if (!fused.part) return contents;
+    for (const SetId id : fused.part->held) {
+      const auto [known, is_new] = number_of_id_.try_emplace(id);
+      if (is_new)
+        known->second = number_of_set_.try_emplace(ToString(plan_.set(id)), number_of_set_.size()).first->second;
+      contents.push_back(known->second);
+    }
+    std::ranges::sort(contents);
+    return contents;
+  }
+
   llvm::Error AddPart(const PlanWrite& write) {
-    UCP_RETURN_IF_ERROR(VerifyHeldSets(plan_, *write.fused));
     for (const StateBuffer& entry : plan_.target.buffer_set(write.states)) {
       std::set<SetId>& held = held_[{write.fused->name, entry.state}];
       held.insert(write.fused->part->held.begin(), write.fused->part->held.end());
     }
     std::vector<std::tuple<SetId, std::int64_t, std::vector<std::int64_t>>> alike;  // Whichever tensors it is of.
     for (const WrittenPiece& piece : write.pieces) alike.emplace_back(piece.set, piece.begin, piece.strides);
-    if (!known_.emplace(write.fused->part->held, std::move(alike)).second) return llvm::Error::success();
+    const PartOfOwn& part = *write.fused->part;
+    if (!known_.emplace(part.held, part.shape, std::move(alike)).second) return llvm::Error::success();
     return VerifyPlacesOfPart(plan_, write);
   }
 
   const Plan& plan_;
   std::map<std::string_view, const FusedTensor*> first_of_name_;
   std::map<std::pair<std::string_view, std::string_view>, std::set<SetId>> held_;  // By name and state.
-  std::map<std::pair<std::string_view, std::vector<SetId>>, const std::vector<WrittenPiece>*> pieces_of_;
+  std::map<SetId, std::size_t> number_of_id_;
+  std::map<std::string, std::size_t> number_of_set_;
+  std::map<std::pair<std::string_view, std::vector<std::size_t>>, const std::vector<WrittenPiece>*> pieces_of_;
   std::map<std::pair<std::vector<SetId>, std::vector<std::int64_t>>, bool> covers_;
-  std::set<std::pair<std::vector<SetId>, std::vector<std::tuple<SetId, std::int64_t, std::vector<std::int64_t>>>>>
+  std::set<std::tuple<std::vector<SetId>, std::vector<std::int64_t>,
+                      std::vector<std::tuple<SetId, std::int64_t, std::vector<std::int64_t>>>>>
       known_;
 };
 
@@ -191,6 +221,7 @@ llvm::Error VerifyOwnTensors(const Plan& plan) {
   OwnTensors tensors(plan);
   for (const PlanWrite& write : plan.writes) {
     if (!write.fused) continue;
+    UCP_RETURN_IF_ERROR(CheckInterrupted());
     if (write.fused->part && !write.fused->is_tensor) {
       return Unsound("`{}` is a part of a tensor of the target, and none itself", write.fused->name);
     }

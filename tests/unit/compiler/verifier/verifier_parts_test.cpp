@@ -67,10 +67,32 @@ void Reshape(Plan& plan, const std::vector<std::int64_t>& shape) {
   for (PlanWrite& write : plan.writes) write.fused->part->shape = shape;
 }
 
-// Gives the part of the first rank another set than its own.
-void Hold(Plan& plan, ProductSet set) {
-  PartOf(plan, 0).held = {SetId(plan.sets.size())};
-  plan.sets.push_back(std::move(set));
+// Gives the part of the first rank other sets than its own.
+template <typename... Sets>
+void Hold(Plan& plan, Sets... sets) {
+  PartOf(plan, 0).held.clear();
+  for (ProductSet& set : std::vector<ProductSet>{std::move(sets)...}) {
+    PartOf(plan, 0).held.push_back(SetId(plan.sets.size()));
+    plan.sets.push_back(std::move(set));
+  }
+}
+
+// Padding, positions, and padding.
+Selection Shifted(std::int64_t begin, std::int64_t length, std::int64_t before, std::int64_t after) {
+  Selection selection;
+  selection.AppendPadding(before);
+  selection.Append(begin, length);
+  selection.AppendPadding(after);
+  return selection;
+}
+
+// Lets the second rank hold what the first does, by a copy of its set, with q and k in exchanged places.
+void HoldAgain(Plan& plan) {
+  const ProductSet copy = plan.set(PartOf(plan, 0).held.front());
+  plan.writes[1].pieces = plan.writes[0].pieces;
+  std::swap(plan.writes[1].pieces[0].begin, plan.writes[1].pieces[1].begin);
+  PartOf(plan, 1).held = {SetId(plan.sets.size())};
+  plan.sets.push_back(copy);
 }
 
 TEST(VerifierOfPartsTest, EveryFieldCounts) {
@@ -88,20 +110,35 @@ TEST(VerifierOfPartsTest, EveryFieldCounts) {
        "are put together of others"},
       {"no elements", [](Plan& p) { PartOf(p, 0).held.clear(); }, "says no elements"},
       {"an unknown set", [](Plan& p) { PartOf(p, 0).held = {SetId(99)}; }, "holds what that does not have"},
-      {"a set of other places", [](Plan& p) { Hold(p, {{Positions(0, 1), Positions(0, 6)}}); },
+      {"a set of other places", [](Plan& p) { Hold(p, ProductSet{{Positions(0, 1), Positions(0, 6)}}); },
        "holds what that does not have"},
       {"padding in front",
        [](Plan& p) {
          Selection columns;
          columns.AppendPadding(2);
          columns.Append(0, 6);
-         Hold(p, {{Positions(0, 1), columns}});
+         Hold(p, ProductSet{{Positions(0, 1), columns}});
        },
        "a piece of tensor `qk` of the target has a place that holds nothing of it"},
-      {"fewer elements", [](Plan& p) { Hold(p, {{Positions(0, 1), Positions(0, 5, 3)}}); },
+      {"fewer elements", [](Plan& p) { Hold(p, ProductSet{{Positions(0, 1), Positions(0, 5, 3)}}); },
        "has 5 elements, and its pieces have 6"},
       {"one set twice", [](Plan& p) { PartOf(p, 0).held.push_back(PartOf(p, 0).held.front()); },
-       "do not share out its places"},
+       "holds an element twice"},
+      {"elements at two places",
+       [](Plan& p) {
+         Hold(p, ProductSet{{Positions(0, 1), Positions(0, 3, 5)}}, ProductSet{{Positions(0, 1), Shifted(0, 3, 3, 2)}});
+       },
+       "holds an element twice"},
+      {"a copy of a set, and other pieces", [](Plan& p) { HoldAgain(p); }, "are put together of others"},
+      {"very many sets", [](Plan& p) { PartOf(p, 0).held.resize(4'000'001, PartOf(p, 0).held.front()); },
+       "more than 4000000 runs"},
+      {"very many dimensions",
+       [](Plan& p) {
+         PlanWrite& write = p.writes[0];
+         write.fused->shape.resize(100'000, 1);
+         write.fused->part->shape.resize(100'000, 1);
+       },
+       "has 100000 dimensions"},
       {"a piece in the padding", [](Plan& p) { p.writes[0].pieces[1].begin = 3; },
        "has a place that holds nothing of it"},
       {"a piece less", [](Plan& p) { p.writes[0].pieces.pop_back(); }, "has 6 elements, and its pieces have 3"},

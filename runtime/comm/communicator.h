@@ -56,6 +56,8 @@ class Communicator {
   // Asks all other ranks to come to their next AllGather() soon, because this one has failed or was cancelled.
   virtual void AskToStop() = 0;
   virtual bool IsAskedToStop() = 0;
+  // Makes what ranks asked for no longer count, for work that begins after a gathering that all came to.
+  virtual void ForgetStop() {}
 
   // Messages, from and to any thread, if this is so; else nobody sends, and nobody waits for one. Those of one sender,
   // receiver and tag come in the order in which they were sent. Tags are numbers below kTags.

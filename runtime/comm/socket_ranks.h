@@ -41,6 +41,7 @@ class SocketRanks : public Communicator {
   bool FailsWhenARankDies() const override { return true; }
   void AskToStop() override;
   bool IsAskedToStop() override { return is_asked_to_stop_; }
+  void ForgetStop() override { is_asked_to_stop_ = false; }
 
   bool has_messages() const override { return true; }
   [[nodiscard]] llvm::Error Send(int to, int tag, std::span<const std::byte> bytes) override;

@@ -40,8 +40,8 @@ class FilesOfAllRanks::RemoteFile : public ReadableFile {
   std::unique_ptr<HeaderBlocks> blocks_;
 };
 
-llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communicator& ranks,
-                                                                        ReadableFileSystem& files) {
+llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communicator& ranks, ReadableFileSystem& files,
+                                                                        bool reads_headers) {
   if (ranks.size() == 1) {
     return Fail(ErrorCode::kUsage,
                 "{} is for several ranks, and here is one; start it on all nodes: mpirun -n N ucprun …",
@@ -52,7 +52,7 @@ llvm::Expected<std::unique_ptr<FilesOfAllRanks>> FilesOfAllRanks::Start(Communic
                                                                "{} needs an MPI library that several threads may call "
                                                                "(MPI_THREAD_MULTIPLE), and this one is for one thread",
                                                                OptionName(UserOption::kNodeLocal))));
-  std::unique_ptr<FilesOfAllRanks> all(new FilesOfAllRanks(ranks, files));
+  std::unique_ptr<FilesOfAllRanks> all(new FilesOfAllRanks(ranks, files, reads_headers));
   UCP_ASSIGN_OR_RETURN(all->node_of_rank_, NodesOfRanks(ranks));
   all->server_ = std::make_unique<FileServer>(ranks, files);
   return all;
@@ -149,7 +149,7 @@ llvm::Expected<std::unique_ptr<ReadableFile>> FilesOfAllRanks::OpenForReading(co
   UCP_ASSIGN_OR_RETURN(FilePlace place, Find(path));
   // A file that no rank has is an error here.
   if (place.holders.empty() || Holds(place)) return mine_.OpenForReading(path);
-  const bool headers = paths_of_source_.empty();  // Nothing is moved before Locate().
+  const bool headers = reads_headers_ && paths_of_source_.empty();  // Nothing is moved before Locate().
   return std::make_unique<RemoteFile>(remote_, Reader(place), path, place.status.bytes, headers);
 }
 

@@ -28,8 +28,10 @@ namespace ucp {
 class FilesOfAllRanks : public SourceOfNodes, private ReadableFileSystem {
  public:
   // All ranks call it together. `files`, which must outlive the result, are those that this rank sees. Fails on every
-  // rank if there is only one, or if MPI's library cannot carry messages between threads (kUsage).
-  static llvm::Expected<std::unique_ptr<FilesOfAllRanks>> Start(Communicator& ranks, ReadableFileSystem& files);
+  // rank if there is only one, or if MPI's library cannot carry messages between threads (kUsage). `reads_headers`:
+  // whether more is asked for than is needed at once, until Locate() was called.
+  static llvm::Expected<std::unique_ptr<FilesOfAllRanks>> Start(Communicator& ranks, ReadableFileSystem& files,
+                                                                bool reads_headers = true);
 
   // Finds out which rank sees which file. All ranks call it together, with the same files. Call it before the functions
   // that take a FileId.
@@ -47,7 +49,8 @@ class FilesOfAllRanks : public SourceOfNodes, private ReadableFileSystem {
  private:
   class RemoteFile;
 
-  FilesOfAllRanks(Communicator& ranks, ReadableFileSystem& mine) : ranks_(ranks), mine_(mine), remote_(ranks) {}
+  FilesOfAllRanks(Communicator& ranks, ReadableFileSystem& mine, bool reads_headers)
+      : ranks_(ranks), mine_(mine), reads_headers_(reads_headers), remote_(ranks) {}
 
   llvm::Expected<FilePlace> Find(const std::string& path);
   llvm::Expected<std::vector<PathStatus>> AskForStatus(const std::string& path);
@@ -61,6 +64,7 @@ class FilesOfAllRanks : public SourceOfNodes, private ReadableFileSystem {
 
   Communicator& ranks_;
   ReadableFileSystem& mine_;
+  const bool reads_headers_;
   RemoteFiles remote_;
   std::vector<int> node_of_rank_;
   std::mutex mutex_;  // Protects `places_`.

@@ -189,7 +189,8 @@ class Relay {
   static void NoteEnded(RelayedRank& rank, const SocketMessage& message) {
     const std::optional<EndOfSave> end = DecodeEnd(message.kind, message.bytes);
     if (!end) return;
-    if (rank.staged.erase(end->number) == 0) rank.ended = std::max(rank.ended, end->number);
+    rank.staged.erase(end->number);
+    rank.ended = std::max(rank.ended, end->number);
     CloseIfUnneeded(rank);
   }
 

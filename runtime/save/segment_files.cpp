@@ -30,7 +30,12 @@ class SegmentFiles::File : public ReadableFile {
       return Fail(ErrorCode::kBadData, "`{}` has bytes {} to {} in wave {}, and wave {} is staged", path_, offset,
                   offset + buffer.size(), last, wave_.load());
     }
-    std::memcpy(buffer.data(), content_.memory.data() + content_.waves.PlaceOf(offset), buffer.size());
+    const std::uint64_t place = content_.waves.PlaceOf(offset);
+    if (place > content_.memory.size() || buffer.size() > content_.memory.size() - place) {
+      return Fail(ErrorCode::kBadData, "`{}` has {} bytes in wave {}, and not {} from {} on", path_,
+                  content_.memory.size(), first, buffer.size(), place);
+    }
+    std::memcpy(buffer.data(), content_.memory.data() + place, buffer.size());
     return llvm::Error::success();
   }
 

@@ -7,8 +7,7 @@
 //   that
 //       came, with the ranks' numbers. No rank waits for another one but here.
 //   W3  A rank that ends before it has staged makes the save fail. One that ends later does not. Where a state is
-//   staged in
-//       waves, that is all of them, and those before are being written meanwhile.
+//       staged in waves, that is all of them, and those before are being written meanwhile.
 //   W4  The destination appears complete or not at all, whoever dies (commit.h).
 //   W5  Saves are written one after another, in the order of the calls. One that fails does not change the next.
 //   W6  The process ends when all ranks have left, after what they have staged is written.

@@ -25,7 +25,9 @@ llvm::Expected<PlannedRun> PlanTogether(FilesOfAllRanks& nodes, const JoinedStat
 llvm::Expected<SaveReport> SaveTogether(FileSystem& files, const JoinedState* state, const SaveRequest& request,
                                         ConversionOptions destination, ExecutionOptions execution) {
   if (execution.ranks->size() == 1) return SaveState(files, *state, request, std::move(destination), execution);
-  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes, FilesOfAllRanks::Start(*execution.ranks, files));
+  execution.ranks->ForgetStop();  // Of an earlier save, which all ended together.
+  UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
+                       FilesOfAllRanks::Start(*execution.ranks, files, /*reads_headers=*/false));
   UCP_ASSIGN_OR_RETURN(PlannedRun run, PlanTogether(*nodes, state, request, execution));
   return WriteSave(files, std::move(run), std::move(destination), std::move(execution), nodes.get());
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "compiler/support/error.h"
@@ -142,25 +143,25 @@ class Saver::State {
     auto progress = std::make_shared<Progress>(client_, client_->Begin(std::move(call)));
     going_on_.push_back({progress, std::move(owners)});
     if (has_state) new_state_ = progress;
-    if (is_bounded_) WaitForWaves();
+    if (is_bounded_ && (new_state_ || client_->layout().waves.count > 1)) WaitForWaves();
     return progress;
   }
 
   // The first error that nobody has seen of a save that has ended.
-  void ThrowUnseen() {
-    llvm::Error first = llvm::Error::success();
+  std::optional<FailureText> TakeUnseen() {
+    std::optional<FailureText> first;
     std::erase_if(going_on_, [&](const GoingOn& save) {
       if (!save.progress->HasReachedOrFailed(kDone, 0)) return false;
       if (save.progress->is_seen()) return true;
       llvm::Error error = save.progress->Reach(kDone, 0).takeError();
-      if (first) {
+      if (first || !error) {
         llvm::consumeError(std::move(error));
       } else {
-        first = std::move(error);
+        first = TakeFailure(std::move(error));
       }
       return true;
     });
-    ThrowIf(std::move(first));
+    return first;
   }
 
   void WaitForStaging() const {
@@ -170,7 +171,11 @@ class Saver::State {
   void Close() {
     is_closed_ = true;
     client_->CloseAndWait();
-    ThrowUnseen();
+    ThrowUnseen(TakeUnseen());
+  }
+
+  static void ThrowUnseen(const std::optional<FailureText>& failure) {
+    if (failure) ThrowIf(Fail(failure->code, "{}", failure->message));
   }
   bool is_closed() const { return is_closed_; }
 
@@ -238,9 +243,10 @@ std::string Saver::PlanAsJson() const { return state_->plan(); }
 
 Saving Saver::Save(const std::string& path, const StateToSave& state, const SaveChoice& choice) {
   if (state_->is_closed()) throw Error(ErrorKind::kUsage, "the saver is closed");
+  const std::optional<FailureText> unseen = state_->TakeUnseen();  // Of earlier saves.
   const std::shared_ptr<SavePoint::Progress> progress = state_->Begin(path, state, choice);
   Saving saving{SavePoint(progress, State::kStaged), SavePoint(progress, State::kDone)};
-  state_->ThrowUnseen();
+  State::ThrowUnseen(unseen);
   return saving;
 }
 

@@ -238,7 +238,7 @@ class Saver:
             if moment.described.is_on_devices:
                 arguments = (saving.progress, moment.described, event_of_devices())
                 threading.Thread(target=self._stages().stage, args=arguments, daemon=True).start()
-        if self._settings.staging_bytes > 0:
+        if self._settings.staging_bytes > 0 and (self._new_state is not None or self._client.layout()[2] > 1):
             self._wait_for_waves(saving.progress)
         if unseen is not None:
             raise unseen

@@ -31,6 +31,20 @@ TEST(SocketRanksTest, ARankThatGoesIsNamed) {
   });
 }
 
+TEST(SocketRanksTest, WhatWasAskedForIsForgotten) {
+  OnSocketRanks(2, [](SocketRanks& ranks) {
+    for (int asking = 0; asking < 2; ++asking) {
+      llvm::cantFail(ranks.AllGather("").takeError());
+      if (ranks.rank() == asking) ranks.AskToStop();
+      llvm::cantFail(ranks.AllGather("").takeError());
+      EXPECT_EQ(ranks.IsAskedToStop(), ranks.rank() != asking);
+      ranks.ForgetStop();
+    }
+    llvm::cantFail(ranks.AllGather("").takeError());
+    EXPECT_FALSE(ranks.IsAskedToStop());
+  });
+}
+
 TEST(SocketRanksTest, AMessageOfAnotherLength) {
   OnSocketRanks(2, [](SocketRanks& ranks) {
     std::byte buffer[8] = {};

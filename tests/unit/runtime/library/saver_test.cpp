@@ -115,6 +115,9 @@ TEST_F(SaverTest, LessMemoryThanTheStateHas) {
   for (std::size_t row = 0; row < 3; ++row) {
     EXPECT_EQ(Loaded(Path("waves"), "w" + std::to_string(row), {16}), From(static_cast<float>(16 * row), 16));
   }
+  const Saving failing = saver.Save(Path("missing") + "/folder", state);  // Its error is its own.
+  EXPECT_EQ(KindOf([&] { failing.durable.Wait(); }, sentence), ErrorKind::kUsage);
+  EXPECT_THAT(sentence, HasSubstr("there is no folder"));
 }
 
 TEST_F(SaverTest, TensorsThatHaveMovedAndOnesThatAreNewAreSaved) {

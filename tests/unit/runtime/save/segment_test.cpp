@@ -105,6 +105,12 @@ TEST(SegmentFilesTest, Waves) {
   ASSERT_FALSE(static_cast<bool>((*values)->ReadAt(0, std::as_writable_bytes(std::span(all)))));
   EXPECT_EQ(all, memory);
   EXPECT_EQ(read(2), "`/dev/null/job/rank_0` has bytes 2 to 4 in wave 0, and wave 2 is staged");
+  files.Add("small", std::as_bytes(std::span(memory)).first(3), {2, 4096});  // A window is larger than what is staged.
+  llvm::Expected<std::unique_ptr<ReadableFile>> small = files.OpenForReading("/dev/null/job/small");
+  ASSERT_TRUE(static_cast<bool>(small));
+  files.SetWave(1);
+  EXPECT_EQ(TakeFailure((*small)->ReadAt(4096, std::as_writable_bytes(std::span(all)))).message,
+            "`/dev/null/job/small` has 3 bytes in wave 1, and not 4 from 0 on");
 }
 
 }  // namespace

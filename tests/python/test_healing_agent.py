@@ -266,11 +266,10 @@ def test_folders_of_killed_agents_are_removed(tmp_path: Path, monkeypatch: pytes
     processes[0].kill()
     processes[0].communicate()
     (tmp_path / "ucp-healing-other").mkdir()
-    (tmp_path / "ucp-healing-agent-link").symlink_to(tmp_path / "ucp-healing-other")
+    link = tmp_path / f"ucp-healing-agent-{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}-link"
+    link.symlink_to(tmp_path / "ucp-healing-other")
     own, lock = _board.own_folder()
-    assert sorted(tmp_path.iterdir()) == sorted(
-        [own, runs, tmp_path / "ucp-healing-other", tmp_path / "ucp-healing-agent-link"]
-    )
+    assert sorted(tmp_path.iterdir()) == sorted([own, runs, tmp_path / "ucp-healing-other", link])
     os.close(lock)
     processes[1].communicate()
 

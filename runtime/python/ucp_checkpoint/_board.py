@@ -16,6 +16,7 @@ from pathlib import Path
 BOARD = "UCP_HEALING_BOARD"  # In the environment of ranks: the folder,
 AGENT = "UCP_HEALING_AGENT"  # … and the process of the agent.
 _PREFIX = "ucp-healing-agent-"  # Of the folders of agents, in the temporary folder.
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PAGE = 4096
 _STEP = struct.Struct("<q")
 _PHASE = struct.Struct("<d64s")  # Seconds, below 0 if none are declared; the name, empty for an iteration.
@@ -84,10 +85,12 @@ def own_folder() -> tuple[Path, int]:
 
     Folders of this user that no process has locked are left from agents that were killed. They are removed.
     """
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    # Machines may share the temporary folder, and locks of folders are each machine's own.
+    prefix = f"{_PREFIX}{_BOOT.read_text().strip()}-"
+    for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         _remove_if_left(path)
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=prefix))
         with suppress(FileNotFoundError):  # Another agent has taken it for one that is left.
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -38,7 +38,9 @@ llvm::Error CheckMastersBelong(const ExecutionReport& report, const Plan& plan) 
     if (plan.source_format == "megatron") {  // Its masters are of no use then, and nor are its moments.
       return Fail(ErrorCode::kBadData,
                   "{}; first: {}. Megatron Core 0.15 to 0.16.1 shifts masters and moments that it saves as "
-                  "`fully_reshardable` if the first stage has several buckets. The weights are right: {} writes them",
+                  "`fully_reshardable` if a buffer has several buckets. The weights are right: {} writes them. `ucprun "
+                  "convert` "
+                  "can also repair the states (its help says how); if it was asked to, convert without that",
                   found, worst.first, OptionName(UserOption::kTo, "safetensors"));
     }
     return Fail(ErrorCode::kBadData,

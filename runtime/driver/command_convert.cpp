@@ -13,6 +13,7 @@
 #include "compiler/plan/plan_report.h"
 #include "compiler/strategies/rank_strategies.h"
 #include "compiler/support/error.h"
+#include "compiler/support/user_option.h"
 #include "runtime/command_line/conversion_command.h"
 #include "runtime/driver/commands.h"
 #include "runtime/driver/conversion_report.h"
@@ -48,6 +49,12 @@ llvm::Expected<std::vector<std::string>> ChooseTarget(ReadableFileSystem& source
 
 llvm::Expected<PlannedRun> Prepare(ConvertOptions options, RunWatch& watch, ReadableFileSystem& source,
                                    unsigned readers) {
+  if (options.source.repairs && options.replicas == ReplicaPolicy::kTrust) {
+    return Fail(ErrorCode::kUsage,
+                "--repair needs the comparison of weights with their masters, which shows that the states are shifted; "
+                "leave out {}",
+                OptionName(UserOption::kReplicas, "trust"));
+  }
   UCP_ASSIGN_OR_RETURN(std::vector<std::string> remarks, ChooseTarget(source, options));
   JobHooks hooks;
   hooks.bound = [&](const SpecSession& spec) { ShowDiagnostics(spec, options.conversion.json); };

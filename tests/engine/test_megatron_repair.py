@@ -94,6 +94,16 @@ def stored_masters(folder: Path) -> set[float]:
     return {number for value in wanted.values() for number in value.reshape(-1).tolist()}
 
 
+def test_without_the_comparison(ucprun: Path, tmp_path: Path) -> None:
+    """Only that shows that the states are shifted: sound ones would be shifted otherwise."""
+    folder = FIXTURES / "megatron_core" / "llama_tp2_pp2_dp2" / "checkpoint"
+    command = [ucprun, "convert", folder, tmp_path / "out", "--to", "universal", "--repair", "--replicas", "trust"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert "--repair needs the comparison of weights with their masters" in answer.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("source", "status", "words"),
     [

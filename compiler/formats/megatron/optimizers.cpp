@@ -23,14 +23,15 @@ using pytorch::ValuePtr;
 constexpr std::string_view kOfExperts = "is_expert_parallel";
 
 bool IsOfExperts(const OptimizerGroup& group) {
-  const ValuePtr said = pytorch::Find(*group.hyper_parameters, kOfExperts);
+  const ValuePtr said = FindOfGroup(group, kOfExperts);
   return said && pytorch::AsBool(*said).value_or(false);
 }
 
 OptimizerGroup GroupWith(const OptimizerGroup& group, bool is_of_experts, std::vector<std::string> parameters) {
   std::vector<Entry> entries = *pytorch::Entries(*group.hyper_parameters);
   for (Entry& entry : entries) {
-    if (pytorch::AsText(*entry.key) == kOfExperts) entry.value = pytorch::MakeBool(is_of_experts);
+    const std::string_view key = pytorch::AsText(*entry.key).value_or("");
+    if (key == kOfExperts || key == fmt::format("pre_{}", kOfExperts)) entry.value = pytorch::MakeBool(is_of_experts);
   }
   return {pytorch::MakeDict(std::move(entries)), group.step, std::move(parameters)};
 }

@@ -15,6 +15,7 @@ namespace {
 
 using dcp::Chunk;
 
+constexpr std::int64_t kMostRanksOfJob = std::int64_t{1} << 20;
 constexpr std::string_view kGroup = "optimizer.distributed.dp_group_idx_";
 
 class Buffers {
@@ -41,10 +42,9 @@ class Buffers {
 
   // The number of ranks of a kind, if it is one.
   bool TakeDegree(const std::string& name, std::optional<std::int64_t> without, std::int64_t& degree) {
-    constexpr std::int64_t kMostRanks = 1 << 20;
     const auto said = arguments_.Number(name);
     degree = said.value_or(without.value_or(0));
-    if (degree > 0 && degree <= kMostRanks) return true;
+    if (degree > 0 && degree <= kMostRanksOfJob) return true;
     return Give(fmt::format("`args.{}` is {}, by which its buffers are numbered", name,
                             said ? fmt::to_string(*said) : "missing"));
   }
@@ -54,7 +54,14 @@ class Buffers {
            TakeDegree("data_parallel_size", 1, data_parallel_) &&
            TakeDegree("context_parallel_size", 1, context_parallel_) &&
            TakeDegree("expert_model_parallel_size", 1, expert_parallel_) &&
-           TakeDegree("expert_tensor_parallel_size", tensor_parallel_, tensor_parallel_of_experts_);
+           TakeDegree("expert_tensor_parallel_size", tensor_parallel_, tensor_parallel_of_experts_) && AreRanksOfJob();
+  }
+
+  // Products of degrees, each of which is below 2^20 and a bit, do not overflow.
+  bool AreRanksOfJob() {
+    const std::int64_t copies = data_parallel_ * context_parallel_;
+    if (copies <= kMostRanksOfJob && tensor_parallel_ * copies <= kMostRanksOfJob) return true;
+    return Give(fmt::format("`args` speaks of {} ranks", tensor_parallel_ * copies));
   }
 
   // Experts that no other rank has stand among the rest.
@@ -97,7 +104,7 @@ class Buffers {
     std::vector<ModuleParameter> held;
     for (const ModuleParameter& parameter : experts) {
       const std::int64_t count = parameter.tensor->shape[parameter.place.size() - 1];
-      if (count % expert_parallel_ != 0) {
+      if (count == 0 || count % expert_parallel_ != 0) {
         Give(fmt::format("`{}` has {} experts, which {} ranks cannot share evenly", parameter.tensor->key, count,
                          expert_parallel_));
         return std::nullopt;

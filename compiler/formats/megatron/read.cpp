@@ -83,6 +83,10 @@ class Folder {
     UCP_RETURN_IF_ERROR(ReadOwnBuffers(arguments));
     if (states == States::kShifted) UCP_RETURN_IF_ERROR(FindShifted(arguments));
     TakeOptimizer();
+    if (states == States::kShifted && !training().absent_optimizer.empty()) {
+      return Fail(ErrorCode::kUnsupported, "the states in `{}` cannot be repaired: {}", folder_,
+                  training().absent_optimizer);
+    }
     if (llvm::Error error = AddTensors()) return AddContext(std::move(error), fmt::format("`{}`", folder_));
     UCP_RETURN_IF_ERROR(TakeObjects());
     dcp::TakeEngineEntries(training());
@@ -202,6 +206,12 @@ class Folder {
   }
 
   llvm::Error FindShifted(const Arguments& arguments) {
+    if (common_.sharding.empty()) {
+      return Fail(ErrorCode::kUsage,
+                  "`{}` has no distributed optimizer, whose states alone Megatron Core shifts; convert it without a "
+                  "repair",
+                  folder_);
+    }
     if (common_.sharding != kShiftedSharding) {
       return Fail(ErrorCode::kUsage,
                   "`{}` has its optimizer as `{}`, and Megatron Core shifts states of `{}` alone; convert it without a "

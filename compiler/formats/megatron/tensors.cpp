@@ -86,6 +86,12 @@ llvm::Error Tensors::AddVectors(const Entry& tensor, TensorKind kind, const Stat
   const auto parts = ShapeOfParts(tensor, *state.entry);
   if (!parts) return WrongShape(tensor, *state.entry);
   for (const Chunk& chunk : state.entry->chunks) {
+    const bool is_vector = std::ranges::all_of(chunk.sizes.begin(), std::prev(chunk.sizes.end()),
+                                               [](std::int64_t size) { return size == 1; });
+    if (!is_vector) {
+      return Fail(ErrorCode::kUnsupported, "the chunk [{}] of `{}` is not one vector, as Megatron Core stores them",
+                  fmt::join(chunk.sizes, ", "), state.entry->key);
+    }
     UCP_ASSIGN_OR_RETURN(const BufferSetId set, VectorOf(state.state, state.entry->key, chunk));
     Chunk part;
     for (std::size_t d = 0; d < parts->size(); ++d) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "compiler/open/with_diagnostics.h"
 #include "compiler/strategies/rank_strategies.h"
 #include "compiler/support/error.h"
+#include "compiler/support/peak_memory.h"
 #include "runtime/jobs/convert/convert.h"
 #include "runtime/jobs/diff/diff.h"
 #include "runtime/jobs/verify/verify.h"
@@ -64,6 +66,12 @@ struct Work {
   nb::object progress;
 };
 
+// A job counts all memory of its process (resident_memory.h), and this process had other work before.
+std::uint64_t WithProcess(std::uint64_t memory_bytes) {
+  const std::uint64_t process = PeakMemoryBytes();
+  return memory_bytes + std::min(process, std::numeric_limits<std::uint64_t>::max() - memory_bytes);
+}
+
 // Runs a job that can be stopped; its error has the spec's diagnostics behind it.
 template <typename Job>
 void RunJob(const Work& work, Job job) {
@@ -72,7 +80,7 @@ void RunJob(const Work& work, Job job) {
       [&](const std::atomic<bool>& cancelled) -> llvm::Error {
         ExecutionOptions execution;
         execution.threads = work.threads;
-        execution.memory_bytes = work.memory_bytes;
+        execution.memory_bytes = WithProcess(work.memory_bytes);
         execution.verify_source_crc = work.checksums;
         execution.cancelled = &cancelled;
         UCP_ASSIGN_OR_RETURN(execution.open_files, DivideOpenFiles(OpenFileLimit(), work.threads));

@@ -53,6 +53,22 @@ def test_convert_writes_what_the_program_writes(tmp_path: Path) -> None:
     }
 
 
+def test_the_memory_of_the_process_is_its_own(tmp_path: Path) -> None:
+    """Memory that it took before the call does not count under `memory`."""
+    script = (
+        "import sys, ucp_checkpoint as ucp; held = b'x' * (600 << 20); "
+        "ucp.convert(sys.argv[1], sys.argv[2], to='universal', memory='256MiB')"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script, SOURCE, tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
 def test_the_number_of_gpus_is_enough(tmp_path: Path) -> None:
     """The strategy is the one that the program takes, and the remarks name it."""
     report = ucp.convert(GPT, tmp_path / "ours", to="4gpus", spec="megatron_deepspeed_gpt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -252,7 +253,7 @@ def test_lightning_refusals(tmp_path: Path) -> None:
         ({}, {"load": {"spec": "x"}}, "`load` is for a DeepSpeedStrategy"),
         ({}, {"extra": dict}, "`extra` holds Lightning's own values"),
         ({"optimizers": 2}, {}, "the module has 2 optimizers; a tier keeps one"),
-        ({"kept": tmp_path}, {}, "the state of a callback, a loader or the module is not data alone: "),
+        ({"kept": re.compile("x")}, {}, "the state of a callback, a loader or the module is not data alone: "),
     ]
     for of_module, settings, said in cases:
         with pytest.raises(ucp.Error, match=said):

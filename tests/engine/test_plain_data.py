@@ -40,7 +40,7 @@ def targets_of(case: Case) -> Iterator[str]:
 
 
 def objects_in(name: str, convert: Callable[..., Path]) -> set[Object]:
-    """What is not plain data in any file that we write of a fixture."""
+    """Objects that are not plain data in any file that we write of a fixture."""
     allowed = listed()
     seen = set()
     for to in targets_of(CASES[name]):

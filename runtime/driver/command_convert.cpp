@@ -96,21 +96,23 @@ std::string TargetsHelp() {
   return help;
 }
 
+constexpr const char* kExamples =
+    "  ucprun convert checkpoints/ out/ --to universal\n"
+    "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 \\\n"
+    "      --spec megatron_deepspeed_gpt\n"
+    "  ucprun convert checkpoints/ model/ --to safetensors:dtype=bf16\n"
+    "  ucprun convert checkpoints/ out/ --to deepspeed:tp=2,pp=2,dp=4,zero=1\n"
+    "\n"
+    "from_pretrained() loads OUT if it is safetensors. DeepSpeed resumes from it otherwise: "
+    "engine.load_checkpoint(OUT), with {\"checkpoint\": {\"load_universal\": true}} if it is universal.";
+
 }  // namespace
 
 void AddConvertCommand(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ConvertOptions>();
   CLI::App* command =
       app.add_subcommand("convert", "Plan and run a conversion in one go. OUT appears complete, or not at all.");
-  command->footer(
-      "  ucprun convert checkpoints/ out/ --to universal\n"
-      "  ucprun convert checkpoints/global_step500 out/ --to universal:mp=8 \\\n"
-      "      --spec megatron_deepspeed_gpt\n"
-      "  ucprun convert checkpoints/ model/ --to safetensors:dtype=bf16\n"
-      "  ucprun convert checkpoints/ out/ --to deepspeed:tp=2,pp=2,dp=4,zero=1\n"
-      "\n"
-      "from_pretrained() loads OUT if it is safetensors. DeepSpeed resumes from it otherwise: "
-      "engine.load_checkpoint(OUT), with {\"checkpoint\": {\"load_universal\": true}} if it is universal.");
+  command->footer(kExamples);
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
       ->transform(MemoryJobs())

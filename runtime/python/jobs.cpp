@@ -95,7 +95,7 @@ void RunJob(const Work& work, Job job) {
       [&] { progress.Report(); });
 }
 
-std::string TextOf(llvm::json::Value value) {
+std::string TextOf(const llvm::json::Value& value) {
   std::string text;
   llvm::raw_string_ostream(text) << value;
   return text;

@@ -140,7 +140,7 @@ class Windows {
       std::vector<Piece> wanted = PiecesOf(*window.parameter, at - window.place, to - window.place);
       if (!is_held) {
         for (const Piece& piece : wanted) Lose(*window.parameter->tensor, piece);
-      } else if (!Copy(*window.parameter->tensor, std::move(wanted), *held->parameter, at - held->begin)) {
+      } else if (!Copy(*window.parameter->tensor, wanted, *held->parameter, at - held->begin)) {
         return false;
       }
       at = to;
@@ -148,7 +148,7 @@ class Windows {
     return true;
   }
 
-  bool Copy(const Entry& tensor, std::vector<Piece> wanted, const BufferParameter& held, std::int64_t from) {
+  bool Copy(const Entry& tensor, const std::vector<Piece>& wanted, const BufferParameter& held, std::int64_t from) {
     for (Piece piece : wanted) {
       for (const Piece& stored : PiecesOf(held, from, from + piece.elements)) {
         if (!CopyStates(tensor, {piece.part, piece.begin, stored.elements}, *held.tensor, stored)) return false;

@@ -29,7 +29,8 @@ std::vector<ShardPiece> PiecesOf(const std::vector<CommonElements>& elements, co
 
 // Says of each shard of the target's files what it is put together of; `layout` says how the target's ranks hold its
 // tensors. Shards of other tensors stay as they are. A shard that holds nothing of its tensor has one piece without
-// places. Fails with kUnsupported if a plan would have too many pieces, and where there is no piece without places.
+// places. Fails with kUnsupported if a plan would have too many pieces. A tensor that is put together of numbers
+// without dimensions has no piece without places, and fails likewise.
 [[nodiscard]] llvm::Error FillPieces(const CommonOfTensors& common, const Layout& layout, TargetFiles& target);
 
 }  // namespace ucp

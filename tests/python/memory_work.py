@@ -46,8 +46,8 @@ def train(
 ) -> dict[str, Any]:
     """Losses by step. With a tier, what each step was before its version was made is in root/steps.
 
-    `machines` has a letter for each rank, the name of its machine, whose memory is a folder of its own. After `dies`
-    steps rank 1 is killed within the capture of a version, which the others have begun too.
+    `machines` has a letter for each rank, the name of its machine, whose memory is a folder of its own. Rank 1 is
+    killed within the capture of the first version after `dies` steps, which the others have begun too.
     """
     case = replace(CASE, ranks=size, parallel=parallel, model=model)
     machine = machines[rank] if machines else ""
@@ -60,7 +60,7 @@ def train(
     if tier is not None:
 
         def extra() -> dict[str, Any]:
-            if rank == 1 and len(losses) == dies:
+            if rank == 1 and dies is not None and len(losses) >= dies:
                 os.kill(os.getpid(), SIGKILL)
             return {"scheduler": scheduler.state_dict(), "rank": rank}
 

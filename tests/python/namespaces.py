@@ -7,12 +7,14 @@ Processes of two of them reach each other through their addresses alone, and do 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+COUNT = itertools.count()
 # Mounts, in the first process of a machine, its memory; says so, and waits.
 FIRST = 'set -e; mount -t tmpfs tmpfs /dev/shm; mkdir -p "$0"; mount -t tmpfs tmpfs "$0"; echo ready; exec sleep 1000'
 
@@ -56,8 +58,11 @@ def are_there() -> bool:
 
 @contextlib.contextmanager
 def machines(names: str, memory: Path) -> Iterator[dict[str, Machine]]:
-    """By name, a letter each. `memory` has a folder for each, which is in its memory."""
-    base = f"ucp{os.getpid()}"
+    """By name, a letter each. `memory` has a folder for each, which is in its memory.
+
+    No two calls of a process take the same names: a link is gone some time after the namespace of its other end.
+    """
+    base = f"ucp{os.getpid()}.{next(COUNT)}"
     made: dict[str, Machine] = {}
     try:
         ip("link", "add", base, "type", "bridge")

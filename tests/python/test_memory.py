@@ -96,8 +96,10 @@ def test_a_rank_dies_within_a_capture(machines: str, tmp_path: Path) -> None:
     processes = job.start(memory_work.train, 2, tmp_path / "first", dies=4, **job_of)
     ends = [process.communicate(timeout=120) and process.returncode for process in processes]
     assert (ends[0] > 0, ends[1]) == (True, -signal.SIGKILL)  # The training of the other one could not go on.
+    last = max(int(path.stem) for path in (tmp_path / "steps").glob("*.pt"))
     told = job.run(memory_work.train, 2, tmp_path, seed=99, **job_of)
-    assert told[0]["restored"]["step"] <= 2 if machines else told[0]["restored"]["step"] == 2
+    # While copies are on their way to another machine, no version is made: then it dies later, and more is lost.
+    assert told[0]["restored"]["step"] < last if machines else told[0]["restored"]["step"] == last - 1 == 2
     assert told[0]["restored"]["state"] == []
 
 

@@ -35,4 +35,3 @@ def sizes_that_differ(rank: int) -> str:
     except ucp.Error as error:
         return str(error)
     return "delivered"
-

@@ -356,7 +356,7 @@ def test_a_saver_that_a_fork_forgets(tmp_path: Path) -> None:
         gc.collect()
         os._exit(0)
     try:
-        wait_until(lambda: os.waitpid(process, os.WNOHANG)[0] == process, seconds=2)
+        wait_until(lambda: os.waitpid(process, os.WNOHANG)[0] == process)
     except AssertionError:
         os.kill(process, 9)
         os.waitpid(process, 0)

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
-SOON = 10.0
+SOON = 10.0  # Seconds: more than a prompt answer takes, on a busy machine as well.
+_AT_LAST = 60.0  # Seconds until a wait gives up.
 _DETACH, _SEIZE, _INTERRUPT = 17, 0x4206, 0x4207  # Requests of ptrace.
 _OF_ANY_KIND = 0x40000000  # __WALL: waitpid() takes threads as well.
 
@@ -69,9 +70,9 @@ def worker_of(supervisor: int) -> int:
     return next(filter(is_alive, children_of(supervisor)))
 
 
-def wait_until(happens: Callable[[], bool], seconds: float = SOON) -> None:
-    """Fails if it does not happen soon."""
-    end = time.monotonic() + seconds
+def wait_until(happens: Callable[[], bool]) -> None:
+    """Fails if it does not happen."""
+    end = time.monotonic() + _AT_LAST
     while not happens():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.005)

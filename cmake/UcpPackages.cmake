@@ -15,6 +15,11 @@ find_package(LLVM 19.1 REQUIRED CONFIG)
 if(UCP_PORTABLE AND TARGET zstd::libzstd_static AND NOT TARGET zstd::libzstd_shared)
   add_library(zstd::libzstd_shared ALIAS zstd::libzstd_static)  # The name in LLVM's list of what it links.
 endif()
+if(UCP_STATIC)  # No code of this project calls Z3, and Debian has no archive of it.
+  get_target_property(libraries LLVMSupport INTERFACE_LINK_LIBRARIES)
+  list(FILTER libraries EXCLUDE REGEX "/libz3\\.so$")
+  set_target_properties(LLVMSupport PROPERTIES INTERFACE_LINK_LIBRARIES "${libraries}")
+endif()
 llvm_map_components_to_libnames(UCP_LLVM_LIBRARIES support)
 add_library(ucp_llvm INTERFACE)
 target_include_directories(ucp_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})

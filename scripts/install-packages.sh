@@ -13,12 +13,14 @@ packages=(
   libopenmpi-dev openmpi-bin                                       # runs of several ranks
   libmimalloc-dev                                                  # a faster malloc()
   libzstd-dev libtinfo-dev                                         # what LLVM links; items that PyTorch packed
+  dpkg-dev                                                         # sources of what a portable build links
   python3 python3-dev python3-venv                                 # the Python package
 )
 test_packages=(
   libgtest-dev libgmock-dev clang-format-19 clang-tidy-19 shellcheck strace zsh fish
-  chromium # the page of `ucpc explain`, looked at
-  iproute2 # machines as namespaces of the network
+  chromium    # the page of `ucpc explain`, looked at
+  iproute2    # machines as namespaces of the network
+  debootstrap # other releases of Debian, for the archive
 )
 
 fuzz_packages=(clang-19 libclang-rt-19-dev)

@@ -2,9 +2,10 @@
 # Installs what the tests need, builds, and runs every test; the last lines are those of the test runners.
 #
 #   --no-install  no packages and no engine environment; the tests with the real engine run if it is there already
-#   --full        also what is longer: clang-tidy of all sources, a wheel from a clean clone, every test under every sanitizer, random
-#                 tests for a minute each, an hour of failing calls and kills (tests/kill.sh), and every cell of the
-#                 acceptance matrix, which is then written to docs/acceptance.md
+#   --full        also what is longer: clang-tidy of all sources, a wheel from a clean clone, the archive and the Debian
+#                 package in other releases of Debian, every test under every sanitizer, random tests for a minute each,
+#                 an hour of failing calls and kills (tests/kill.sh), and every cell of the acceptance matrix, which is
+#                 then written to docs/acceptance.md
 #
 # Tests with the real engine that cannot run say so. With UCP_REQUIRE_ENGINE=1 that is a failure.
 set -euo pipefail
@@ -99,6 +100,9 @@ if $full; then scripts/tidy.sh; else scripts/tidy.sh --changed; fi
 if $full; then
   part "A wheel from a clean clone"
   tests/wheel.sh
+
+  part "The archive and the Debian package, in other releases of Debian"
+  tests/archive.sh
 fi
 
 if $install; then

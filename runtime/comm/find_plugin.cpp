@@ -9,7 +9,8 @@ namespace ucp {
 
 // Beside the program; in the Python package beside the programs; in an installation in the library folder, seen from
 // the program and from the library; in a build tree, from the library, beside the programs.
-std::string FindPlugin(const std::string& name) {
+std::string FindPlugin([[maybe_unused]] const std::string& name) {
+#ifndef UCP_STATIC  // A program that holds the C library cannot open a plugin, which brings another.
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path own = OwnFile().parent_path();
@@ -18,6 +19,7 @@ std::string FindPlugin(const std::string& name) {
     const fs::path place = (own / relative / name).lexically_normal();
     if (!own.empty() && fs::exists(place, ignored)) return place.string();
   }
+#endif
   return "";
 }
 

@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <nss.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -77,6 +78,10 @@ static llvm::Expected<Descriptor> ConnectTo(const addrinfo& address) {
 }
 
 llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string& port) {
+#ifdef UCP_STATIC  // Other sources of names are libraries, which bring another C library into the process.
+  ::__nss_configure_lookup("hosts", "files dns");
+  ::__nss_configure_lookup("services", "files");
+#endif
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;

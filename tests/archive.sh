@@ -43,6 +43,8 @@ apart=$(echo "$empty"/opt/ucp-*)
 for program in ucpc ucprun; do
   ! readelf -lW "$apart/bin/$program" | grep -E 'INTERP|\(NEEDED\)' || stop "$program needs a library of the system"
 done
+version=$(cut -d - -f 2 <<<"${archive##*/}")
+grep -qx "ARG VERSION=$version" scripts/Containerfile || stop "scripts/Containerfile is for another version than $version"
 for licence in antlr4-cpp-runtime fmtlib highway mimalloc re2 llvm-19-dev libdeflate-dev zlib1g-dev libzstd-dev \
   libxxhash-dev libcli11-dev libflatbuffers-dev libstdc++-12-dev libc6-dev; do
   [[ -s $apart/share/doc/ucp/licences/$licence ]] || stop "it lacks the licence of $licence"

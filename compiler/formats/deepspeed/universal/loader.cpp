@@ -25,9 +25,10 @@ constexpr Version kReadsDicts = {0, 19, 3};
 
 std::optional<Version> ParseVersion(std::string_view text) {
   Version version = {};
-  if (!RE2::FullMatch(text, R"((\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?\S*)", &version[0], &version[1]))
+  const re2::StringPiece whole(text.data(), text.size());
+  if (!RE2::FullMatch(whole, R"((\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?\S*)", &version[0], &version[1]))
     return std::nullopt;
-  RE2::PartialMatch(text, R"(^\d+\.\d+\.(\d{1,6}))", &version[2]);
+  RE2::PartialMatch(whole, R"(^\d+\.\d+\.(\d{1,6}))", &version[2]);
   return version;
 }
 

@@ -11,7 +11,20 @@ if(UCP_CUDA)
 endif()
 include(UcpPortable)  # Before all that it wants as archives.
 
-find_package(LLVM 19.1 REQUIRED CONFIG)
+# LLVM's package fits one release alone, so that each is asked for. The first is the one that the tests run with.
+if(LLVM_DIR)
+  find_package(LLVM QUIET CONFIG)
+endif()
+foreach(version IN ITEMS 19.1 20.1 21.1 22.1)
+  if(NOT LLVM_FOUND)
+    find_package(LLVM ${version} QUIET CONFIG)
+  endif()
+endforeach()
+if(NOT LLVM_FOUND OR LLVM_PACKAGE_VERSION VERSION_LESS 19.1 OR LLVM_PACKAGE_VERSION VERSION_GREATER_EQUAL 23)
+  message(FATAL_ERROR "LLVM 19 to 22 was not found (LLVM_DIR is `${LLVM_DIR}`, of version `${LLVM_PACKAGE_VERSION}`); "
+                      "install the headers of one, or set LLVM_DIR to the folder of its LLVMConfig.cmake")
+endif()
+message(STATUS "LLVM ${LLVM_PACKAGE_VERSION}: ${LLVM_DIR}")
 if(UCP_PORTABLE AND TARGET zstd::libzstd_static AND NOT TARGET zstd::libzstd_shared)
   add_library(zstd::libzstd_shared ALIAS zstd::libzstd_static)  # The name in LLVM's list of what it links.
 endif()

@@ -15,15 +15,32 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from ucp_checkpoint import _arguments, _board
 from ucp_checkpoint._board import AGENT, BOARD, Board
 from ucp_checkpoint._failure import failure
 
+if TYPE_CHECKING:
+    from ucp_checkpoint._micro_batches import MicroBatches
+
+__all__ = ["MicroBatches", "Watch", "watch"]
+
 _PARENT_DEATH_SIGNAL = 1
 _MOST_STEP = (1 << 53) - 1
 _MOST_PHASE_SECONDS = 30 * 24 * 3600
 _log = logging.getLogger("ucp_checkpoint")
+
+
+def __getattr__(name: str) -> object:
+    if name != "MicroBatches":
+        raise AttributeError(f"module `ucp.healing` has no `{name}`")
+    from ucp_checkpoint._arrays import need_torch
+
+    need_torch("ucp.healing.MicroBatches needs PyTorch")
+    from ucp_checkpoint._micro_batches import MicroBatches
+
+    return MicroBatches
 
 
 class Watch:

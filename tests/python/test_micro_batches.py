@@ -1,0 +1,121 @@
+"""`ucp.healing.MicroBatches`: the gradient of a global batch is that of one process, whichever replicas are lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+import micro_batches_work as ranks
+import ucp_checkpoint as ucp
+from ucp_checkpoint import _micro_batches
+
+WORK = Path(__file__).with_name("micro_batches_work.py")
+MESSAGES = 7  # Of a reduction: one for each of the six segments, and the last one.
+
+
+def case(dies: dict[str, list[Any]], count: int = 3, **words: Any) -> dict[str, Any]:
+    """Of eight micro-batches in each of two iterations."""
+    return {"ranks": count, "batch": 8, "iterations": 2, "dies": dies, **words}
+
+
+def reduced(count: int, side: str, **words: Any) -> dict[str, Any]:
+    """The last one of three ends at a message."""
+    return case({"2": [0, "reduce", count, side]}, **words)
+
+
+CASES = {
+    "none": case({}, anew=True),
+    "first-rank": case({"0": [1, "compute", 2, "after"]}),
+    "random": case({"1": [0, "reduce", 3, "before"]}, whole=False),
+    "together": case({"1": [0, "compute", 1, "before"], "3": [0, "compute", 1, "before"]}, 4),
+    "in-turn": case({"1": [0, "reduce", 2, "after"], "0": [1, "compute", 0, "after"]}, 4),
+    "in-recovery": case({"1": [0, "compute", 1, "before"], "2": [0, "compute", 2, "before"]}, 4),
+    **{f"compute-{count}": case({"1": [0, "compute", count, "before"]}) for count in range(3)},
+    **{f"reduce-{count}-{side}": reduced(count, side) for count in range(MESSAGES) for side in ("before", "after")},
+    **{f"missed-{count}": reduced(count, "after", misses={"0": [0, count]}) for count in range(MESSAGES)},
+    "missed-by-two": case({"1": [0, "reduce", 6, "after"]}, 4, misses={"0": [0, 6], "3": [0, 5]}),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All cases, and the files of their ranks."""
+    folder = tmp_path_factory.mktemp("cases")
+    command = [sys.executable, str(WORK), str(folder), json.dumps(CASES)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def of_one_process(case: dict[str, Any], iteration: int) -> list[torch.Tensor]:
+    """All micro-batches in turn, and the division by their number."""
+    kind = ranks.kind_of(case)
+    model = ranks.model_of(kind)
+    for index in range(case["batch"]):
+        model(ranks.samples_of(index, iteration, kind, case.get("whole", True))).sum().backward()
+    return [parameter.grad / case["batch"] for parameter in model.parameters() if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_gradients_are_those_of_one_process(folder: Path, name: str) -> None:
+    """On each rank that is left, of both iterations. Other numbers than whole ones are equal within rounding."""
+    case = CASES[name]
+    for error in folder.glob(f"{name}-?-error"):
+        raise AssertionError(f"{error.name}: {error.read_text()}")
+    left = [rank for rank in range(case["ranks"]) if str(rank) not in case["dies"]]
+    for iteration in range(case["iterations"]):
+        expected = of_one_process(case, iteration)
+        for rank in left:
+            found = torch.load(folder / f"{name}-{rank}-{iteration}")
+            for own, other in zip(found, expected, strict=True):
+                if case.get("whole", True):
+                    assert torch.equal(own, other), f"rank {rank}, iteration {iteration}"
+                else:
+                    torch.testing.assert_close(own, other, rtol=1e-12, atol=1e-12)
+    for rank in left:
+        assert json.loads((folder / f"{name}-{rank}-ranks").read_text()) == left
+
+
+def test_deals() -> None:
+    """Each micro-batch has one rank; the first ones have one more; those of lost ranks go around."""
+    assert _micro_batches.deal(8, [0, 1, 2]) == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert _micro_batches.deal(2, [4, 5, 6]) == [4, 5]
+    assert _micro_batches.deal_again([0, 0, 0, 1, 1, 1, 2, 2], [0, 2]) == [0, 0, 0, 0, 2, 0, 2, 2]
+
+
+def test_refusals(tmp_path: Path) -> None:
+    """Where the sum would be another one, and what is not a number."""
+    with pytest.raises(ucp.Error, match=r"torch\.distributed is not initialised"):
+        ucp.healing.MicroBatches(8)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        for total in (0, True, 2.5):
+            with pytest.raises(ucp.Error, match="total is a number from 1 to"):
+                ucp.healing.MicroBatches(total)  # type: ignore[arg-type]
+        with pytest.raises(ucp.Error, match="patience is 0, and must be"):
+            ucp.healing.MicroBatches(8, patience=0)
+        batches = ucp.healing.MicroBatches(2)
+        with pytest.raises(ucp.Error, match="none of the parameters needs a gradient"):
+            batches.run([], lambda index: None)
+        mesh = dist.init_device_mesh("cpu", (1,))
+        cut = torch.nn.Parameter(dist.tensor.distribute_tensor(torch.ones(2), mesh))
+        with pytest.raises(ucp.Error, match="a parameter is cut over the ranks"):
+            batches.run([cut], lambda index: None)
+        flat = FullyShardedDataParallel(torch.nn.Linear(2, 2), device_id=torch.device("cpu"))
+        with pytest.raises(ucp.Error, match="a parameter is cut over the ranks"):
+            batches.run(flat.parameters(), lambda index: None)
+        table = torch.nn.Embedding(3, 2, sparse=True)
+        with pytest.raises(ucp.Error, match="a gradient is sparse"):
+            batches.run(table.parameters(), lambda index: table(torch.tensor([index])).sum().backward())
+    finally:
+        dist.destroy_process_group()

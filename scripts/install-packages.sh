@@ -21,6 +21,7 @@ test_packages=(
   chromium    # the page of `ucpc explain`, looked at
   iproute2    # machines as namespaces of the network
   debootstrap # other releases of Debian, for the archive
+  etcd-server # the registry of coordinators
 )
 
 fuzz_packages=(clang-19 libclang-rt-19-dev)

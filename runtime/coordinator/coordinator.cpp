@@ -12,6 +12,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "runtime/comm/tcp.h"
 #include "runtime/coordinator/coordination.h"
 #include "runtime/coordinator/decision_journal.h"
+#include "runtime/coordinator/etcd_registry.h"
 #include "runtime/coordinator/lost_node_command.h"
 #include "runtime/coordinator/messages.h"
 #include "runtime/coordinator/peer.h"
@@ -64,10 +66,11 @@ class Coordinator {
   Coordinator(const CoordinatorOptions& options, const std::function<void(const std::string&)>& say)
       : options_(&options), say_(&say), coordination_(options.spares), command_(options.on_node_lost) {}
 
-  llvm::Error Begin();
+  llvm::Error Begin(const std::atomic<bool>& stop);
   llvm::Error Run(const std::atomic<bool>& stop);
 
  private:
+  llvm::Error OpenRegistry(const std::atomic<bool>& stop);
   llvm::Error Replay(std::vector<CoordinatorEntry> entries);
   std::vector<Connection> Poll();
   void Accept();
@@ -85,7 +88,7 @@ class Coordinator {
   const std::function<void(const std::string&)>* say_;
   Coordination coordination_;
   LostNodeCommand command_;
-  std::optional<DecisionJournal> journal_;
+  std::unique_ptr<Registry> registry_;
   Descriptor listener_ = Descriptor(-1);
   std::map<Connection, Peer> peers_;
   Connection next_ = 1;
@@ -98,11 +101,19 @@ class Coordinator {
   std::size_t unsaid_ = 0;
 };
 
-llvm::Error Coordinator::Begin() {
-  if (!options_->journal.empty()) {
-    UCP_ASSIGN_OR_RETURN(journal_, DecisionJournal::Open(options_->journal));
-    UCP_RETURN_IF_ERROR(Replay(journal_->TakeEntries()));
+llvm::Error Coordinator::OpenRegistry(const std::atomic<bool>& stop) {
+  if (!options_->registry.empty()) {
+    UCP_ASSIGN_OR_RETURN(registry_, EtcdRegistry::Open(options_->registry, stop, *say_));
+  } else if (!options_->journal.empty()) {
+    UCP_ASSIGN_OR_RETURN(DecisionJournal journal, DecisionJournal::Open(options_->journal));
+    registry_ = std::make_unique<DecisionJournal>(std::move(journal));
   }
+  return registry_ ? Replay(registry_->TakeEntries()) : llvm::Error::success();
+}
+
+llvm::Error Coordinator::Begin(const std::atomic<bool>& stop) {
+  UCP_RETURN_IF_ERROR(OpenRegistry(stop));
+  if (stop) return llvm::Error::success();
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;
@@ -131,7 +142,7 @@ llvm::Error Coordinator::Replay(std::vector<CoordinatorEntry> entries) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     last = std::max(last, std::min(entries[i].time - now, 0.0));
     if (llvm::Error error = coordination_.Replay(entries[i], last)) {
-      return AddContext(std::move(error), fmt::format("`{}`: line {}", options_->journal, i + 1));
+      return AddContext(std::move(error), registry_->PlaceOf(i));
     }
     Remember(entries[i]);
   }
@@ -306,10 +317,10 @@ void Coordinator::Reply(Peer& peer, const PersonRequest& request) {
 llvm::Error Coordinator::CarryOut() {
   CoordinatorEffects effects = coordination_.TakeEffects();
   for (CoordinatorEntry& entry : effects.entries) entry.time = SystemTime();
-  if (journal_ && !effects.entries.empty()) {
-    if (llvm::Error error = journal_->Append(effects.entries)) {
-      return AddContext(std::move(error), "nothing more is decided, and tasks go on without a coordinator");
-    }
+  if (registry_) {
+    llvm::Error error = registry_->Keep(*say_);
+    if (!error && !effects.entries.empty()) error = registry_->Append(effects.entries);
+    if (error) return AddContext(std::move(error), "nothing more is decided, and tasks go on without a coordinator");
   }
   for (const CoordinatorEntry& entry : effects.entries) {
     Remember(entry);
@@ -349,7 +360,7 @@ void Coordinator::Flush() {
 llvm::Error RunCoordinator(const CoordinatorOptions& options, const std::atomic<bool>& stop,
                            const std::function<void(const std::string&)>& say) {
   Coordinator coordinator(options, say);
-  UCP_RETURN_IF_ERROR(coordinator.Begin());
+  UCP_RETURN_IF_ERROR(coordinator.Begin(stop));
   return coordinator.Run(stop);
 }
 

@@ -14,13 +14,15 @@ namespace ucp {
 struct CoordinatorOptions {
   std::uint16_t port = 0;
   std::string secret;        // Empty: only this machine is listened to.
-  std::string journal;       // Empty: nothing is kept.
+  std::string journal;       // A file; empty: none.
+  std::string registry;      // Instead of a file: etcd://HOST:PORT. Without both, nothing is kept.
   std::int64_t spares = 0;   // Of each task.
   std::string on_node_lost;  // A command of the shell; empty: none.
 };
 
-// Runs until `stop` is set. `say` is given each event as a line. Fails with kIo if it cannot listen or write its
-// journal, with kUsage and kBadData as DecisionJournal::Open(). Tasks go on in any case (H6).
+// Runs until `stop` is set. `say` is given each event as a line. Fails with kIo if it cannot listen or keep its
+// decisions, with kUsage and kBadData as DecisionJournal::Open() and EtcdRegistry::Open(). Tasks go on in any case
+// (H6).
 [[nodiscard]] llvm::Error RunCoordinator(const CoordinatorOptions& options, const std::atomic<bool>& stop,
                                          const std::function<void(const std::string&)>& say);
 

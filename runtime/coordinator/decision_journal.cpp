@@ -89,6 +89,8 @@ llvm::Expected<DecisionJournal> DecisionJournal::Open(const std::string& path) {
   return journal;
 }
 
+std::string DecisionJournal::PlaceOf(std::size_t entry) const { return fmt::format("`{}`: line {}", path_, entry + 1); }
+
 llvm::Error DecisionJournal::Append(const std::vector<CoordinatorEntry>& entries) {
   std::string lines;
   for (const CoordinatorEntry& entry : entries) lines += LineOfEntry(entry);

@@ -5,25 +5,30 @@
 
 #include <llvm/Support/Error.h>
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/files/descriptor.h"
-#include "runtime/coordinator/entry.h"
+#include "runtime/coordinator/registry.h"
 
 namespace ucp {
 
-class DecisionJournal {
+class DecisionJournal final : public Registry {
  public:
   // Opens the file, or begins it. Fails with kUsage if another coordinator has it, and with kBadData, naming the line,
   // if one that is not the last is damaged.
   static llvm::Expected<DecisionJournal> Open(const std::string& path);
 
-  // The entries of earlier coordinators. Can be taken once.
-  std::vector<CoordinatorEntry> TakeEntries() { return std::move(entries_); }
-
-  // Fails with kIo. The journal then ends with the entries before.
-  [[nodiscard]] llvm::Error Append(const std::vector<CoordinatorEntry>& entries);
+  std::vector<CoordinatorEntry> TakeEntries() override { return std::move(entries_); }
+  std::string PlaceOf(std::size_t entry) const override;
+  // If it fails, the journal ends with the entries before.
+  [[nodiscard]] llvm::Error Append(const std::vector<CoordinatorEntry>& entries) override;
+  // The lock of the file lasts as long as the process.
+  [[nodiscard]] llvm::Error Keep(const std::function<void(const std::string&)>&) override {
+    return llvm::Error::success();
+  }
 
  private:
   DecisionJournal(std::string path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}

@@ -32,34 +32,45 @@ class Job:
         self.settings = {"folder": str(folder), "steps": steps, "step_seconds": step_seconds}
         self.secret = folder / "secret"
         self.secret.write_text(SECRET + "\n")
-        self.coordinator: subprocess.Popen[str] | None = None
+        self.registry = ["--journal", str(folder / "journal")]
+        self.endpoints = f"127.0.0.1:{self.port}"
+        self.coordinators: list[subprocess.Popen[str]] = []
         self.nodes: dict[str, subprocess.Popen[str]] = {}
 
     def __enter__(self) -> Job:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.coordinator is not None:
-            self.coordinator.kill()
-        for process in [*([self.coordinator] if self.coordinator else []), *self.nodes.values()]:
-            if process is not self.coordinator:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+        for coordinator in self.coordinators:
+            coordinator.kill()
+            coordinator.communicate()
+        for process in self.nodes.values():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
         for start in self.said("start"):
             with suppress(OSError):
                 if b"healing_work" in Path(f"/proc/{start['pid']}/cmdline").read_bytes():
                     os.kill(start["pid"], signal.SIGKILL)
 
+    @property
+    def coordinator(self) -> subprocess.Popen[str]:
+        """The last one."""
+        return self.coordinators[-1]
+
     def coordinate(self, *options: str) -> None:
         """Starts a coordinator, and waits until it listens."""
+        self.start_coordinator(*options)
+        self.wait_for(lambda: self.can_connect(), 10)
+
+    def start_coordinator(self, *options: str) -> None:
+        """At the port of this job."""
         log = (self.folder / "coordinator.log").open("a")
         command = [self.ucprun, "coordinate", "--port", str(self.port), "--secret-file", self.secret,
-                   "--journal", self.folder / "journal", *options]  # fmt: skip
-        self.coordinator = subprocess.Popen(
-            [str(word) for word in command], stdout=log, stderr=subprocess.STDOUT, text=True
+                   *self.registry, *options]  # fmt: skip
+        self.coordinators.append(
+            subprocess.Popen([str(word) for word in command], stdout=log, stderr=subprocess.STDOUT, text=True)
         )
-        self.wait_for(lambda: self.can_connect(), 10)
 
     def can_connect(self) -> bool:
         """Whether somebody listens."""
@@ -72,7 +83,7 @@ class Job:
     def rendezvous(self, node: str) -> list[str]:
         """The options of torchrun that name the coordinator."""
         settings = f"node={node},secret_file={self.secret},join_timeout=10"
-        return ["--rdzv-backend", "ucp", "--rdzv-endpoint", f"127.0.0.1:{self.port}", "--rdzv-conf", settings]
+        return ["--rdzv-backend", "ucp", "--rdzv-endpoint", self.endpoints, "--rdzv-conf", settings]
 
     def start(self, node: str, nodes: str = "1:2") -> None:
         """A node with one rank, by torchrun."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from healing_job import SECRET, Job, free_port
+from programs import etcd
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,6 @@ def lost_is_of(job: Job, node: str, pid: int) -> bool:
 
 def test_the_coordinator_is_away_and_comes_back(job: Job, uninterrupted: dict[int, set[float]]) -> None:
     """H6: training goes on; the next coordinator reads the journal and takes over, and then a process is killed."""
-    assert job.coordinator is not None
     job.coordinator.kill()
     job.coordinator.wait()
     step = job.last_step()
@@ -137,9 +137,40 @@ def test_the_coordinator_is_away_and_comes_back(job: Job, uninterrupted: dict[in
     assert job.losses() == uninterrupted
 
 
+@pytest.mark.skipif(etcd.IS_NOT_THERE, reason="NOT RUN: there is no etcd")
+def test_another_coordinator_takes_over(ucprun: Path, tmp_path: Path, uninterrupted: dict[int, set[float]]) -> None:
+    """With etcd: the first one is killed, the second one answers a failure, and then etcd is killed (H6)."""
+    registry = etcd.Etcd(tmp_path)
+    try:
+        with Job(ucprun, tmp_path, step_seconds=0.4) as job:
+            job.registry = ["--registry", registry.url]
+            other = free_port()
+            job.endpoints += f",127.0.0.1:{other}"
+            job.coordinate()
+            job.port = other
+            job.start_coordinator()
+            job.start("n1")
+            job.start("n2")
+            job.wait_for(lambda: job.last_step() >= 2)
+            job.coordinators[0].kill()
+            job.wait_for(job.can_connect)
+            job.wait_for(lambda: [node["connected"] for node in job.ask("status")["nodes"]] == [True, True])
+            os.kill(pid_of(job, 0), signal.SIGKILL)
+            job.wait_for(lambda: {start["pid"] for start in job.said("start")[2:]})
+            registry.end()
+            assert job.coordinator.wait(30) == 2
+            step = job.last_step()
+            job.wait_for(lambda: job.last_step() > step)
+            assert job.wait_for_end() == {"n1": 0, "n2": 0}, job.logs()
+            assert job.losses() == uninterrupted
+            registry.start()
+            assert [event for event in registry.events() if event != "trains"] == ["epoch", "failure", "epoch"]
+    finally:
+        registry.end()
+
+
 def test_without_a_coordinator_a_failure_ends_as_torchruns(job: Job) -> None:
     """H6."""
-    assert job.coordinator is not None
     job.coordinator.kill()
     job.coordinator.wait()
     time.sleep(1)

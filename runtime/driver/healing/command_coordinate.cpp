@@ -49,6 +49,11 @@ void AddCoordinateCommand(CLI::App& app, int& exit_code) {
       ->add_option("--journal", options->coordinator.journal, "Keeps all decisions, for a coordinator after this one")
       ->type_name("FILE");
   command
+      ->add_option("--registry", options->coordinator.registry,
+                   "Instead of a file: etcd://HOST:PORT, where one of several coordinators leads")
+      ->excludes("--journal")
+      ->type_name("URL");
+  command
       ->add_option("--secret-file", options->secret_file,
                    "The secret that agents must know; without one, only this machine is listened to")
       ->type_name("FILE");

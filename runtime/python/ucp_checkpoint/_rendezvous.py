@@ -1,6 +1,6 @@
 """The rendezvous backend `ucp` of torchrun: `torchrun --rdzv-backend ucp --rdzv-endpoint HOST:PORT …`.
 
-The coordinator at the endpoint forms the group, and says when
+The coordinator at the endpoint, or at the one of several that answers, forms the group, and says when
 processes are started again. torchrun then does so by its own means, which use up none of its `--max-restarts`.
 """
 
@@ -50,7 +50,7 @@ class CoordinatedRendezvous(RendezvousHandler):
     def __init__(self, parameters: RendezvousParameters) -> None:
         _watch_workers()
         self._parameters = parameters
-        self._host, self._port = _endpoint(parameters.endpoint)
+        self._endpoints = _endpoints(parameters.endpoint)
         self._patience = float(parameters.get_as_int("join_timeout", _DEFAULT_JOIN_SECONDS) or 0)
         self._name = str(parameters.get("node") or os.environ.get("UCP_NODE") or socket.gethostname())
         self._secret_file = parameters.get("secret_file") or os.environ.get("UCP_SECRET_FILE")
@@ -145,7 +145,11 @@ class CoordinatedRendezvous(RendezvousHandler):
         return ends or [{"rank": rank} for rank in ranks[:1]]
 
     def _connect(self) -> Link:
-        return Link(self._host, self._port, secret_of(self._secret_file))
+        """To the first coordinator that answers. Of several, one alone listens: the one that leads."""
+        for host, port in self._endpoints[:-1]:
+            with suppress(OSError):
+                return Link(host, port, secret_of(self._secret_file))
+        return Link(*self._endpoints[-1], secret_of(self._secret_file))
 
     def _first_link(self) -> Link:
         until = time.monotonic() + self._patience
@@ -153,7 +157,7 @@ class CoordinatedRendezvous(RendezvousHandler):
             try:
                 return self._connect()
             except Refused as error:
-                raise RendezvousConnectionError(f"the coordinator at {self._host}:{self._port}: {error}") from None
+                raise RendezvousConnectionError(f"the coordinator at {self._parameters.endpoint}: {error}") from None
             except OSError as error:
                 if time.monotonic() > until:
                     raise RendezvousConnectionError(self._unreachable(error)) from None
@@ -161,8 +165,8 @@ class CoordinatedRendezvous(RendezvousHandler):
 
     def _unreachable(self, why: object) -> str:
         return (
-            f"the coordinator at {self._host}:{self._port} cannot be reached: {why}; "
-            f"`ucprun coordinate --port {self._port}` starts one"
+            f"the coordinator at {self._parameters.endpoint} cannot be reached: {why}; "
+            f"`ucprun coordinate --port {self._endpoints[0][1]}` starts one"
         )
 
     def _own_address(self, link: Link) -> str:
@@ -170,18 +174,22 @@ class CoordinatedRendezvous(RendezvousHandler):
         own = link.own_address
         if self._parameters.local_addr:
             return str(self._parameters.local_addr)
-        is_alone = self._host == "localhost" or self._host.startswith("127.") or self._host == "::1"
+        is_alone = all(host in ("localhost", "::1") or host.startswith("127.") for host, _ in self._endpoints)
         is_loop = own.startswith("127.") or own == "::1"
         return socket.getfqdn() if is_loop and not is_alone else own
 
 
-def _endpoint(endpoint: str) -> tuple[str, int]:
-    host, _, port = endpoint.strip().rpartition(":")
-    if not host:
-        host, port = port, str(_DEFAULT_PORT)
-    if not host or not port.isdigit():
-        raise ValueError(f"--rdzv-endpoint is `{endpoint}`, and must be HOST:PORT, such as head:{_DEFAULT_PORT}")
-    return host, int(port)
+def _endpoints(endpoints: str) -> list[tuple[str, int]]:
+    found = []
+    for endpoint in endpoints.split(","):
+        host, _, port = endpoint.strip().rpartition(":")
+        if not host:
+            host, port = port, str(_DEFAULT_PORT)
+        if not host or not port.isdigit():
+            raise ValueError(f"--rdzv-endpoint is `{endpoints}`, and must be HOST:PORT, such as head:{_DEFAULT_PORT}, "
+                             "or several of these with commas")  # fmt: skip
+        found.append((host, int(port)))
+    return found
 
 
 def _end(order: dict[str, Any]) -> None:

@@ -1,0 +1,138 @@
+"""The check of an imported spec: at configurations that it was not lifted from, `ucp.convert` and transformers write
+the same elements.
+
+One has other sizes everywhere, and is converted in both directions. The others differ from it in one value alone, since
+two rules that are equal at a few sizes by chance differ there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from ucp_checkpoint._failure import failure
+from ucp_checkpoint._import_further import Change, changes
+from ucp_checkpoint._import_model import SEEN, Imported
+from ucp_checkpoint._import_models import Build
+from ucp_checkpoint._jobs import convert
+from ucp_checkpoint._ucp import Error
+
+MEMORY = "16GiB"  # A bound above what torch and transformers take in this process.
+
+Tensors = dict[str, numpy.ndarray]
+
+
+def checked(imported: Imported) -> str:
+    """The text of the spec. Raises with the first tensor that differs."""
+    with tempfile.TemporaryDirectory(prefix="ucp-import-") as place:
+        check = _Check(imported, Path(place))
+        for tied in (False, True) if imported.tied is not None else (False,):
+            build = imported.build(SEEN, tied=tied)
+            check.compare(build, build.config.to_dict(), "memory", "hub")
+            check.compare(build, build.config.to_dict(), "hub", "memory")
+        fixed = [change.text() for change in changes(imported) if not check.follows(change)]
+    return imported.text(fixed)
+
+
+class _Different(Exception):
+    """A conversion that gave something else than transformers."""
+
+
+class _Check:
+    """Conversions by the spec, each in a folder of its own."""
+
+    def __init__(self, imported: Imported, place: Path) -> None:
+        self.imported = imported
+        self.place = place
+        self.spec = place / "imported.ucp"
+        self.spec.write_text(imported.text([]))
+        self.count = 0
+        self.seen = imported.build(SEEN)
+
+    def compare(self, build: Build, config: dict[str, Any], source: str, target: str) -> None:
+        """Converts the numbered elements, and refuses the spec if they differ."""
+        try:
+            self._convert(build, config, source, target)
+        except _Different as error:
+            raise failure(
+                "unsupported",
+                f"the tensor `{error}` of `{self.imported.model.name}` is not as transformers converts it from "
+                f"`{source}` to `{target}`, at sizes that no rule was taken from; write a spec by hand",
+            ) from error
+        except Error as error:
+            raise self._unfit("", error) from error
+
+    def follows(self, change: Change) -> bool:
+        """Whether the spec holds where this value is another one. A spec that is silently wrong there is refused, and
+        so is one that is to follow the value."""
+        for value in change.others:
+            try:
+                build = self.imported.built(change.config(value))
+            except Exception:  # Whatever transformers raises for a value that goes with no other.
+                continue
+            if not change.is_followed and _is_same(build, self.seen):
+                continue
+            try:
+                self._convert(build, change.written(value), "memory", "hub")
+                return True
+            except _Different as error:
+                raise failure(
+                    "unsupported",
+                    f"the tensor `{error}` of `{self.imported.model.name}` is not as transformers converts it where "
+                    f"`config.{change.name}` alone is {change.shown(value)}; write a spec by hand",
+                ) from error
+            except Error as error:
+                if "[inexact-division]" in str(error):
+                    continue
+                if change.is_followed:
+                    raise self._unfit(f" where `config.{change.name}` alone is {change.shown(value)}", error) from error
+                return False
+        if change.is_followed:
+            raise failure(
+                "unsupported",
+                f"no small `{self.imported.model.name}` can be built in which `config.{change.name}` alone is another, "
+                "so that no rule of it can be checked; write a spec by hand",
+            )
+        return True
+
+    def _unfit(self, where: str, error: Error) -> Error:
+        reason = next((line for line in str(error).splitlines() if ": error: " in line), str(error).splitlines()[0])
+        reason = re.sub(r"^.*?: error: | \[[\w-]+\]$", "", reason)
+        return failure(
+            "unsupported",
+            f"`{self.imported.model.name}` does not fit the rules that were found of it{where}: "
+            f"{reason}; write a spec by hand",
+        )
+
+    def _convert(self, build: Build, config: dict[str, Any], source: str, target: str) -> None:
+        from safetensors.numpy import load_file, save_file
+
+        sides = {"memory": build.memory, "hub": build.memory if self.imported.is_alike else build.hub}
+        self.count += 1
+        folder, out = self.place / str(self.count), self.place / f"{self.count}-out"
+        folder.mkdir()
+        tensors = {name: numpy.array(codes, order="C") for name, codes in sides[source].items()}
+        save_file(tensors, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps(config, default=str))
+        layouts = {"memory": "memory", "hub": "memory" if self.imported.is_alike else "hub"}
+        to, sets = f"safetensors:layout={layouts[target]}", {"layout": layouts[source]}
+        convert(folder, out, to=to, spec=self.spec, sets=sets, memory=MEMORY)
+        found = load_file(out / "model.safetensors")
+        expected = build.hub if target == "hub" else build.memory
+        for tensor in dict.fromkeys((*expected, *found)):
+            if tensor not in found or tensor not in expected or not numpy.array_equal(found[tensor], expected[tensor]):
+                raise _Different(tensor)
+
+
+def _is_same(one: Build, other: Build) -> bool:
+    """Whether nothing of the tensors differs."""
+    return (
+        (one.shapes, one.ties, one.buffers) == (other.shapes, other.ties, other.buffers)
+        and one.hub.keys() == other.hub.keys()
+        and all(numpy.array_equal(codes, other.hub[name]) for name, codes in one.hub.items())
+    )

@@ -1,0 +1,85 @@
+"""Values of a configuration, each with others to try in its place while all the rest stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ucp_checkpoint._import_configs import Path, per_layer, place_of
+from ucp_checkpoint._import_model import SEEN, TIED, Imported
+
+LONG = 24  # Characters of a value in a message.
+
+
+@dataclass
+class Change:
+    """One value and the others, in the order in which they are tried."""
+
+    imported: Imported
+    path: Path
+    value: Any
+    others: list[Any]
+    is_followed: bool  # A dim or a fact of the spec reads it.
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+    def text(self) -> str:
+        """For the spec, where it holds for the value alone."""
+        return f"{self.name} {self.shown(self.value)}"
+
+    def shown(self, value: Any) -> str:
+        text = json.dumps(value)
+        return text if len(text) <= LONG else text[: LONG - 1] + "…"
+
+    def config(self, value: Any) -> dict[str, Any]:
+        """The configuration with another value; None is one that is not given."""
+        if value is None:
+            return self.imported.without(SEEN, self.path)
+        return self.imported.family.config(SEEN, {self.path: value})
+
+    def written(self, value: Any) -> dict[str, Any]:
+        """As the `config.json` of a checkpoint has it."""
+        config: dict[str, Any] = self.imported.model.config_class.from_dict(self.config(value)).to_dict()
+        if self.imported.can_tie:
+            config[TIED] = False
+        inside = place_of(config, self.path) if value is None else None
+        if inside is not None:
+            inside.pop(self.path[-1], None)
+        return config
+
+
+def changes(imported: Imported) -> Iterator[Change]:
+    """All of the values that say something of tensors, and those that the spec reads once more without them."""
+    config = imported.family.config(SEEN)
+    for path, value in _values(config):
+        name = ".".join(path)
+        is_size = name in imported.dims.names and path in imported.family.knobs
+        if path[-1] != TIED and (others := _others(value, is_size=is_size)):
+            yield Change(imported, path, value, others, is_size)
+        if is_size and imported.dims.follows_others(name):
+            yield Change(imported, path, value, [None], True)
+    for path, entries in per_layer(config):
+        if len(set(map(str, entries))) > 1:
+            is_fact = ".".join(path) in imported.conditions.facts
+            yield Change(imported, path, entries, [entries[1:] + entries[:1]], is_fact)
+
+
+def _values(config: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from _values(value, (*path, key))
+        elif isinstance(value, (bool, int, float)):
+            yield (*path, key), value
+
+
+def _others(value: Any, *, is_size: bool) -> list[Any]:
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        several = (2 * value, 3 * value, value + 1, value - 1, value // 2) if is_size else (2 * value or 1, value - 1)
+        return [other for other in several if other not in (0, value)]
+    return [2 * value, value / 2] if value else [0.5]

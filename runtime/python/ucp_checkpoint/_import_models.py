@@ -1,0 +1,220 @@
+"""A model of the installed transformers, by the name of its type or by a folder's `config.json`, and its conversion
+from the names in memory to those of the hub, element by element."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from ucp_checkpoint._failure import failure, printable
+from ucp_checkpoint._ucp import Error
+
+LARGEST = 40_000_000  # Elements of a model that is converted element by element.
+MOST_MODULES = 20_000
+MOST_COUNTED = 100_000  # Layers and the like, of which a class makes lists.
+LARGEST_NUMBER = 2**63 - 1
+COUNTED = re.compile(r"(layers?|depths?|blocks|stages|heads?|experts|labels)$")
+HEADS = [
+    "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES", "MODEL_MAPPING_NAMES",
+]  # fmt: skip
+
+
+# How a model is run, and the code that belongs to it.
+NOT_SIZES = ("auto_map", "attn_implementation", "experts_implementation", "quantization_config", "dtype", "torch_dtype")
+
+
+def _expect_bounded(path: Path, value: Any, key: str = "") -> None:
+    """Numbers that no model has would keep a class busy, or fill the memory."""
+    several = value.items() if isinstance(value, dict) else [(key, entry) for entry in value]
+    for name, inner in several:
+        if isinstance(inner, (dict, list)):
+            _expect_bounded(path, inner, name)
+        elif isinstance(inner, int) or (isinstance(inner, float) and COUNTED.search(name)):
+            most = MOST_COUNTED if COUNTED.search(name) else LARGEST_NUMBER
+            if not abs(inner) <= most:
+                number = f"{str(inner)[:20]}{'…' if len(str(inner)) > 20 else ''}"
+                raise failure("bad-data", f"`{path}` has {number} as `{printable(name)}`, above {most}; correct it")
+
+
+class Model:
+    """A class of transformers, and the configuration that it is asked with."""
+
+    def __init__(self, given: str) -> None:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # A configuration may name weights and code of the hub.
+        try:
+            import transformers
+            from transformers.models.auto import configuration_auto
+        except ImportError as error:
+            raise failure("usage", f"a model is imported with transformers 5 and PyTorch: {error}") from error
+        self.transformers: Any = transformers
+        self.transformers.logging.set_verbosity(logging.CRITICAL)
+        types: Any = configuration_auto
+        self.version = transformers.__version__
+        self.missing: set[str] = set()  # Attributes that a class asked its configuration for in vain.
+        described = self._read(given) if os.path.isdir(given) else {"model_type": given}
+        self.name = str(described["model_type"])
+        where = f"`{given}/config.json` has" if os.path.isdir(given) else "the command line has"
+        if self.name not in types.CONFIG_MAPPING_NAMES:
+            raise failure(
+                "usage",
+                f"{where} the model type `{printable(self.name)}`, which transformers {self.version} does not have; "
+                "name one that it has, or a folder with a `config.json`",
+            )
+        try:
+            self.config_class = types.CONFIG_MAPPING[self.name]
+            self.model_class = getattr(transformers, self._class_name(described, where))
+            self.base = self.config_class.from_dict(described).to_dict()
+        except Error:
+            raise
+        except Exception as error:  # Whatever the class of a configuration raises.
+            raise failure(
+                "unsupported",
+                f"a configuration of `{self.name}` cannot be made: {reason_of(error)}; correct the `config.json`, or "
+                "write a spec by hand",
+            ) from error
+
+    def _read(self, folder: str) -> dict[str, Any]:
+        path = Path(folder) / "config.json"
+        try:
+            described = json.loads(path.read_bytes())
+            _expect_bounded(path, described if isinstance(described, dict) else {})
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise failure("io", f"`{path}` cannot be read: {reason}; name a folder with a `config.json`") from error
+        except (ValueError, RecursionError) as error:
+            raise failure("bad-data", f"`{path}` is not JSON: {error}") from error
+        if not isinstance(described, dict) or not isinstance(described.get("model_type"), str):
+            raise failure("bad-data", f"`{path}` has no `model_type`, which says what class of transformers it is for")
+        return {key: value for key, value in described.items() if key not in NOT_SIZES}
+
+    def _class_name(self, described: dict[str, Any], where: str) -> str:
+        from transformers.models.auto import modeling_auto
+
+        mapped = [getattr(modeling_auto, head, {}).get(self.name) for head in HEADS]
+        names = [name for entry in mapped for name in ([entry] if isinstance(entry, str) else entry or ())]
+        given = described.get("architectures")
+        wanted = given[0] if isinstance(given, list) and given else next(filter(self._is_of, names), None)
+        known: set[str] = set()
+        for key, mapping in vars(modeling_auto).items():
+            entry = mapping.get(self.name) if key.endswith("_NAMES") else None
+            known |= {entry} if isinstance(entry, str) else set(entry or ())
+        if wanted not in known:
+            if wanted is None:
+                raise failure("unsupported", f"transformers {self.version} has no model of the type `{self.name}`")
+            raise failure(
+                "unsupported",
+                f"{where} the architecture `{printable(str(wanted))}` of `{self.name}`, which transformers "
+                f"{self.version} does not have; write a spec by hand",
+            )
+        return str(wanted)
+
+    def _is_of(self, name: str) -> bool:
+        """Whether this class takes the configuration as it is, and not one inside of it."""
+        try:
+            return getattr(self.transformers, name).config_class is self.config_class
+        except Exception:  # An optional package is missing.
+            return False
+
+
+def reason_of(error: Exception) -> str:
+    """The message of a class of transformers, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return printable(f"{type(error).__name__}: {' '.join(lines[:2])}")
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """Ends the making of a model that has too many modules."""
+    from torch.nn.modules.module import register_module_module_registration_hook
+
+    count = 0
+
+    def counted(*_: Any) -> None:
+        nonlocal count
+        count += 1
+        if count > MOST_MODULES:
+            raise ValueError(f"it has more than {MOST_MODULES} modules")
+
+    hook = register_module_module_registration_hook(counted)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def _watched(missing: set[str]) -> Iterator[None]:
+    """Notes what a class asks its configurations for that they do not have."""
+    from transformers import PreTrainedConfig
+
+    def asked(config: Any, name: str) -> None:
+        missing.add(name)
+        raise AttributeError(f"`{type(config).__name__}` has no `{name}`")
+
+    base: Any = PreTrainedConfig
+    base.__getattr__ = asked
+    try:
+        yield
+    finally:
+        del base.__getattr__
+
+
+class Build:
+    """A model with one configuration, on no device: names, shapes, ties."""
+
+    def __init__(self, model: Model, config: dict[str, Any]) -> None:
+        import torch
+
+        with _bounded(), _watched(model.missing):
+            self.config = model.config_class.from_dict(config)
+            with torch.device("meta"):
+                self.module = model.model_class(self.config)
+        held = self.module.state_dict(keep_vars=True)
+        first: dict[int, str] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.ties: dict[str, str] = {}  # A second name, and the first one.
+        self.buffers: set[str] = set()
+        for name, tensor in held.items():
+            if id(tensor) in first:
+                self.ties[name] = first[id(tensor)]
+                continue
+            first[id(tensor)] = name
+            self.shapes[name] = tuple(tensor.shape)
+            if not isinstance(tensor, torch.nn.Parameter):
+                self.buffers.add(name)
+        elements = sum(int(numpy.prod(shape, dtype=numpy.int64)) for shape in self.shapes.values())
+        if elements > LARGEST:
+            raise ValueError(f"its smallest one has {elements} elements, above {LARGEST}")
+
+    def convert(self) -> None:
+        """Numbers every element, and lets transformers write them as the files of the hub."""
+        import torch
+        from transformers.core_model_loading import revert_weight_conversion
+
+        coded: dict[str, Any] = {}
+        at = 0
+        for name, shape in self.shapes.items():
+            count = int(numpy.prod(shape, dtype=numpy.int64))
+            coded[name] = torch.arange(at, at + count, dtype=torch.int32).reshape(shape)
+            at += count
+        self.memory: dict[str, numpy.ndarray] = {name: tensor.numpy() for name, tensor in coded.items()}
+        hub = revert_weight_conversion(self.module, dict(coded))
+        every = revert_weight_conversion(self.module, coded | {s: coded[f] for s, f in self.ties.items()})
+        self.hub: dict[str, numpy.ndarray] = {name: tensor.numpy() for name, tensor in hub.items()}
+        self.elements = at
+        stored = {int(codes.flat[0]): name for name, codes in self.hub.items() if codes.size}
+        self.hub_ties = {
+            name: stored[int(tensor.flatten()[0])]
+            for name, tensor in every.items()
+            if name not in hub and tensor.numel() and int(tensor.flatten()[0]) in stored
+        }

@@ -1,0 +1,230 @@
+"""Specs that `ucp_checkpoint.import_hf` writes, against files that the models themselves save at sizes of this file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from spoken import told
+
+PACKAGE = Path(os.environ.get("UCP_BIN", "bin")).parent / "python"
+sys.path.insert(0, str(PACKAGE))
+
+import ucp_checkpoint as ucp  # noqa: E402
+from ucp_checkpoint import Error, import_hf  # noqa: E402
+from ucp_checkpoint._import_model import Imported  # noqa: E402
+
+SIZES = {
+    "num_hidden_layers": 4, "hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 2,
+    "intermediate_size": 26, "vocab_size": 30, "tie_word_embeddings": False, "pad_token_id": 0,
+}  # fmt: skip
+HEAD = SIZES | {"head_dim": 10}
+EXPERTS = SIZES | {"moe_intermediate_size": 14, "num_experts_per_tok": 2, "num_experts": 5}
+LATENT = SIZES | {
+    "moe_intermediate_size": 14, "num_experts_per_tok": 2, "n_routed_experts": 5, "n_shared_experts": 2, "n_group": 1,
+    "topk_group": 1, "q_lora_rank": 9, "kv_lora_rank": 7, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6,
+    "v_head_dim": 3, "first_k_dense_replace": 1, "num_key_value_heads": 6,
+}  # fmt: skip
+GPT2 = {"n_layer": 4, "n_embd": 48, "n_head": 6, "vocab_size": 30, "n_positions": 9}
+# Types, their sizes, and whether memory and hub differ.
+FAMILIES: dict[str, tuple[list[dict[str, Any]], bool]] = {
+    "llama": ([HEAD, SIZES, HEAD | {"tie_word_embeddings": True}], False),
+    "qwen3": ([HEAD], False),
+    "gpt2": ([GPT2, GPT2 | {"n_inner": 20}], False),
+    "phi3": ([SIZES], False),
+    "gpt_neox": ([SIZES], True),
+    "gpt_oss": ([HEAD | {"num_local_experts": 5}], False),
+    "mixtral": ([SIZES | {"num_local_experts": 5}, HEAD | {"num_local_experts": 5}], True),
+    "qwen3_moe": ([EXPERTS | {"head_dim": 10}, EXPERTS], True),
+    "deepseek_v3": ([LATENT, LATENT | {"first_k_dense_replace": 3, "tie_word_embeddings": True}], True),
+}
+
+
+def imported(folder: Path, family: str) -> Path:
+    """The spec of a type, written once."""
+    spec = folder / f"{family}.ucp"
+    if not spec.exists():
+        assert import_hf.main([family, "-o", str(spec)]) == 0
+    return spec
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for specs."""
+    return tmp_path_factory.mktemp("imported")
+
+
+def saved(folder: Path, tensors: dict[str, torch.Tensor], config: Path) -> Path:
+    """A checkpoint with these tensors."""
+    folder.mkdir()
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_bytes(config.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family(family: str, specs: Path, ucprun: Path, tmp_path: Path) -> None:
+    """The files of `save_pretrained()` become the tensors in memory, and these become the files, bit for bit."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    spec = imported(specs, family)
+    several, has_two = FAMILIES[family]
+    assert ("layout hub of" in spec.read_text()) == has_two
+    for number, sizes in enumerate(several):
+        torch.manual_seed(5)
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **sizes))
+        hub = tmp_path / f"hub{number}"
+        model.save_pretrained(hub)
+        expected = {"hub": load_file(hub / "model.safetensors"), "memory": model.state_dict()}
+        if sizes.get("tie_word_embeddings", family == "gpt2"):
+            del expected["memory"]["lm_head.weight"]
+        memory = saved(tmp_path / f"memory{number}", expected["memory"], hub / "config.json")
+        for source, target in ((hub, "memory"), (memory, "hub" if has_two else "memory")):
+            out = tmp_path / f"{source.name}-out"
+            told(ucprun, source, out, "--to", f"safetensors:layout={target}", "--spec", str(spec))
+            found = load_file(out / "model.safetensors")
+            assert found.keys() == expected[target].keys()
+            assert all(torch.equal(found[name], tensor) for name, tensor in expected[target].items())
+
+
+# The axis that a style of the classes' plans cuts in a matrix.
+CUT = {"colwise": 0, "colwise_gather_output": 0, "embedding_rowwise": 0, "rowwise": 1, "rowwise_split_input": 1}
+
+
+@pytest.mark.parametrize("family", ["phi3", "mixtral"])
+def test_cuts(family: str, specs: Path, tmp_path: Path) -> None:
+    """Each of two ranks has the half of a matrix that the class's plan gives it. DeepSpeed's tensor parallelism leaves
+    fused experts whole."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = FAMILIES[family][0][0]
+    torch.manual_seed(5)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **sizes))
+    model.config.save_pretrained(tmp_path)
+    memory = saved(tmp_path / "memory", model.state_dict(), tmp_path / "config.json")
+    sets = {"layout": "memory"}
+    ranks = [
+        ucp.load(memory, to="deepspeed:tp=2,zero=0", rank=rank, spec=imported(specs, family), sets=sets)
+        for rank in range(2)
+    ]
+    general = {name: re.sub(r"[.]\d+(?=[.])", ".*", name) for name in model.state_dict()}
+    styles = {name: model.tp_plan.get(one.removesuffix(".weight")) if one.endswith(".weight") else None
+              for name, one in general.items()}  # fmt: skip
+    assert sum(style in CUT for style in styles.values()) >= 2 + 4 * sizes["num_hidden_layers"]
+    for name, tensor in model.state_dict().items():
+        halves = tensor.chunk(2, CUT[styles[name]]) if styles[name] in CUT else [tensor, tensor]
+        for rank, half in zip(ranks, halves, strict=True):
+            assert torch.equal(rank[name]["weight"], half), name
+
+
+def test_what_is_written(specs: Path) -> None:
+    """Cuts of the class's plans, conditions on layers, defaults that follow from other sizes, and values that the spec
+    does not follow."""
+    text = imported(specs, "mixtral").read_text()
+    assert "= q_proj [attention_heads@tp * head_dim, hidden]" in text
+    assert "= [local_experts@ep, w1: intermediate@etp + w3: intermediate@etp, hidden]" in text
+    text = imported(specs, "deepseek_v3").read_text()
+    assert "when i >= first_k_dense_replace" in text and "when i < first_k_dense_replace" in text
+    text = imported(specs, "qwen3_moe").read_text()
+    assert "from config.head_dim else head\n" in text and "= hidden / attention_heads\n" in text
+    assert "// It holds only for decoder_sparse_step 1.\n" in text
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    """The program. The class and the switches are those of `config.json`, its large sizes are scaled down, and the code
+    that it names is not looked at."""
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "attention_bias": True, "hidden_size": 8192}
+    code = {"auto_map": {"AutoModelForCausalLM": "code.Own"}, "quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "config.json").write_text(json.dumps(config | code | {"num_hidden_layers": 126}))
+    (tmp_path / "code.py").write_text("raise SystemExit('executed')\n")
+    command = [sys.executable, "-B", "-m", "ucp_checkpoint.import_hf", tmp_path]
+    env = os.environ | {"PYTHONPATH": str(PACKAGE), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=env)
+    assert result.returncode == 0, result.stderr
+    assert '"self_attn.q_proj.bias"' in result.stdout
+
+
+# Rules that are wrong: everywhere, and only where one value alone is another one.
+SWAPPED = {'"w1.weight" = w1': '"w1.weight" = w3', '"w3.weight" = w3': '"w3.weight" = w1'}
+NUMBERED = {"i >= first_k_dense_replace": "i >= 3", "i < first_k_dense_replace": "i < 3"}
+WRONG = {
+    "swapped": ("mixtral", SWAPPED, "w1.weight"),
+    "numbered": ("deepseek_v3", NUMBERED, "where `config.first_k_dense_replace` alone is"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_rules_are_refused(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check finds what the importer would have to be wrong for."""
+    family, replaced, sentence = WRONG[case]
+    right = Imported.text
+
+    def wrong(self: Imported, fixed: list[str]) -> str:
+        text = right(self, fixed)
+        for old, new in replaced.items():
+            assert old in text
+            text = text.replace(old, new)
+        return text
+
+    monkeypatch.setattr(Imported, "text", wrong)
+    with pytest.raises(Error, match=sentence) as raised:
+        import_hf.import_model(family)
+    assert raised.value.code == "unsupported"
+
+
+LLAMA = {"model_type": "llama"}
+REFUSED: dict[str, tuple[Any, int, str]] = {
+    "unknown": ({"model_type": "no_such\x1b[2J"}, 1, "has the model type `no_such\\x1b[2J`, which transformers"),
+    "broken": ('{"model_type": ', 2, "config.json` is not JSON"),
+    "not text": (b"\xff\xfe\x00", 2, "config.json` is not JSON"),
+    "deep": ("[" * 100_000, 2, "config.json` is not JSON"),
+    "a list": ([], 2, "has no `model_type`"),
+    "a number": ({"model_type": 5}, 2, "has no `model_type`"),
+    "architecture": (LLAMA | {"architectures": ["Own\n"]}, 2, "has the architecture `Own` of `llama`"),
+    "no function": (LLAMA | {"hidden_act": "none"}, 2, "a small `llama` cannot be built"),
+    "layers": (LLAMA | {"num_hidden_layers": 10**9}, 2, "has 1000000000 as `num_hidden_layers`, above 100000"),
+    "labels": (LLAMA | {"num_labels": 10**12}, 2, "has 1000000000000 as `num_labels`, above 100000"),
+    "huge": (LLAMA | {"hidden_size": 10**30}, 2, "has 10000000000000000000… as `hidden_size`, above"),
+    "null": (LLAMA | {"hidden_size": None}, 2, "a configuration of `llama` cannot be made: "),
+    "list": (LLAMA | {"hidden_size": [1, 2]}, 2, "a configuration of `llama` cannot be made: "),
+    "modules": ({"model_type": "resnet", "depths": [99_999, 1, 1, 1]}, 2, "has more than 20000 modules"),
+    "layer 0 alone": ({"model_type": "t5"}, 2, "relative_attention_bias.weight` is in too few layers for a rule"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence and the documented exit code, and no file."""
+    config, code, sentence = REFUSED[case]
+    folder = tmp_path / "model"
+    folder.mkdir()
+    if isinstance(config, bytes):
+        (folder / "config.json").write_bytes(config)
+    else:
+        (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    assert import_hf.main([str(folder), "-o", str(tmp_path / "made.ucp")]) == code
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1 and printed.err.rstrip("\n").isprintable() and printed.out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_other_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A type that nobody has, a folder without a `config.json`, and a spec that is there already."""
+    assert import_hf.main(["no_such_type"]) == 1
+    assert "the command line has the model type `no_such_type`, which transformers" in capsys.readouterr().err
+    assert import_hf.main([str(tmp_path)]) == 2
+    assert "config.json` cannot be read: no such file or directory; name a folder" in capsys.readouterr().err
+    (tmp_path / "here.ucp").write_text("mine")
+    assert import_hf.main(["llama", "-o", str(tmp_path / "here.ucp")]) == 1
+    assert "here.ucp` exists; remove it, or name another file with -o" in capsys.readouterr().err
+    assert (tmp_path / "here.ucp").read_text() == "mine"

@@ -96,6 +96,21 @@ def test_a_family(family: str, specs: Path, ucprun: Path, tmp_path: Path) -> Non
             assert all(torch.equal(found[name], tensor) for name, tensor in expected[target].items())
 
 
+def test_another_name_of_a_value(specs: Path, ucprun: Path, tmp_path: Path) -> None:
+    """`config.json` on the hub says `num_experts`, and the class writes `num_local_experts`."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = FAMILIES["qwen3_moe"][0][0]
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("qwen3_moe", **sizes))
+    model.save_pretrained(tmp_path / "hub")
+    (tmp_path / "hub" / "config.json").write_text(json.dumps({"model_type": "qwen3_moe"} | sizes))
+    spec = imported(specs, "qwen3_moe")
+    told(ucprun, tmp_path / "hub", tmp_path / "out", "--to", "safetensors:layout=memory", "--spec", str(spec))
+    found, expected = load_file(tmp_path / "out" / "model.safetensors"), model.state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
 # The axis that a style of the classes' plans cuts in a matrix.
 CUT = {"colwise": 0, "colwise_gather_output": 0, "embedding_rowwise": 0, "rowwise": 1, "rowwise_split_input": 1}
 

@@ -90,7 +90,17 @@ class Imported:
         knobs = {".".join(path) for path in self.family.knobs}
         shared = dict(sorted(shared.items(), key=lambda item: item[0] not in knobs))  # The cause before its effects.
         defaults = {path: self._default(tuple(path.split("."))) for path in shared}
-        return Dims(shared, {path: found for path, found in defaults.items() if found is not None})
+        others = {path: self._others(path) for path in shared}
+        return Dims(shared, {path: found for path, found in defaults.items() if found is not None}, others)
+
+    def _others(self, path: str) -> list[str]:
+        """Paths of the same value, as the class of the configuration has them for other files."""
+        *around, key = path.split(".")
+        inside: Any = self.builds[0].config
+        for word in around:
+            inside = getattr(inside, word, None)
+        names: dict[str, str] = getattr(inside, "attribute_map", {})
+        return [".".join((*around, other)) for other, real in names.items() if real == key]
 
     def _default(self, path: tuple[str, ...]) -> Sizes | None:
         """The value that the class takes at each configuration where this one is not given."""

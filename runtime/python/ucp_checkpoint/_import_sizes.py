@@ -35,10 +35,11 @@ def as_word(text: str, taken: set[str]) -> str:
 class Dims:
     """The dims of a spec, each declared when it is used: values of the configuration, and what follows from them."""
 
-    def __init__(self, values: dict[str, Sizes], defaults: dict[str, Sizes]) -> None:
+    def __init__(self, values: dict[str, Sizes], defaults: dict[str, Sizes], others: dict[str, list[str]]) -> None:
         """`values` are the numbers of the configurations by their dotted paths; `defaults` what a class takes where one
-        is not given."""
+        is not given; `others` the paths that older files have in place of one."""
         self.defaults = defaults
+        self.others = others
         self.taken: set[str] = set()
         self.names: dict[str, str] = {}  # Of a path or an expression.
         self.lines: dict[str, str] = {}
@@ -159,7 +160,8 @@ class Dims:
             elif default is not None:
                 found = self._other(default)
                 default = self._worded(f"{found[1]} {found[0]} {found[2]}") if found is not None else None
-            self.lines[name] = f"from config.{path}" + (f" else {default}" if default is not None else "")
+            paths = ", ".join(f"config.{one}" for one in (path, *self.others.get(path, [])))
+            self.lines[name] = f"from {paths}" + (f" else {default}" if default is not None else "")
         return self.names[path]
 
     def follows_others(self, path: str) -> bool:

@@ -11,9 +11,16 @@ extern "C" {
 
 // NOLINTBEGIN(modernize-redundant-void-arg, modernize-use-using): this is C.
 
-enum { kUcpNcclCallsVersion = 1, kUcpNcclIdBytes = 128 };
+enum { kUcpNcclCallsVersion = 2, kUcpNcclIdBytes = 128 };
 
 struct UcpNccl;  // One rank.
+
+// Bytes in the GPU's memory that go to another rank, or come from it.
+struct UcpNcclBytes {
+  int rank;
+  void* memory;
+  uint64_t bytes;
+};
 
 struct UcpNcclCalls {
   int version;
@@ -34,6 +41,11 @@ struct UcpNcclCalls {
 
   // Gathers the bytes after that: this rank's are at `mine`, and those of each other rank go to `all[rank]`.
   int (*gather)(struct UcpNccl* joined, const void* mine, const uint64_t* sizes, void* const* all);
+
+  // Sends and receives bytes from one GPU's memory to the other's, all at once. Bytes to send are there before the
+  // call, and received ones when it returns. Bytes from one rank to another arrive in order.
+  int (*exchange)(struct UcpNccl* joined, const struct UcpNcclBytes* sent, uint32_t sends,
+                  const struct UcpNcclBytes* received, uint32_t receives);
 
   // Leaves the others, whatever came before, and frees `joined`.
   void (*leave)(struct UcpNccl* joined);

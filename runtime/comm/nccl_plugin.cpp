@@ -1,5 +1,5 @@
 // NCCL behind the calls of nccl_calls.h. Messages between ranks go by way of buffers on the GPU, a slice of each rank's
-// bytes at a time.
+// bytes at a time; bytes that lie on the GPU go from there.
 //
 // The communicator does not block: every call of NCCL comes back at once, and this thread looks whether it is done, so
 // that it can also find out that it never will be. When the others take too long, or NCCL says that one of them failed,
@@ -48,6 +48,8 @@ struct Library {
   decltype(&ncclCommAbort) abort = nullptr;
   decltype(&ncclAllGather) all_gather = nullptr;
   decltype(&ncclBroadcast) broadcast = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
   decltype(&ncclGroupStart) group_start = nullptr;
   decltype(&ncclGroupEnd) group_end = nullptr;
   decltype(&ncclGetErrorString) error_string = nullptr;
@@ -73,7 +75,8 @@ int Open(const char* path) {
             Find(library, "ncclCommGetAsyncError", nccl.get_async_error) &&
             Find(library, "ncclCommFinalize", nccl.finalize) && Find(library, "ncclCommDestroy", nccl.destroy) &&
             Find(library, "ncclCommAbort", nccl.abort) && Find(library, "ncclAllGather", nccl.all_gather) &&
-            Find(library, "ncclBroadcast", nccl.broadcast) && Find(library, "ncclGroupStart", nccl.group_start) &&
+            Find(library, "ncclBroadcast", nccl.broadcast) && Find(library, "ncclSend", nccl.send) &&
+            Find(library, "ncclRecv", nccl.receive) && Find(library, "ncclGroupStart", nccl.group_start) &&
             Find(library, "ncclGroupEnd", nccl.group_end) && Find(library, "ncclGetErrorString", nccl.error_string);
   return is_open ? 0 : Failed(std::string("`") + path + "` is an NCCL below version 2.14, which cannot be aborted");
 }
@@ -114,15 +117,8 @@ struct UcpNccl {
   }
 
   int Join(const ncclUniqueId& id) {
-    const std::uint64_t bytes = slice_bytes_ * static_cast<std::uint64_t>(size_);
     if (int code = Done(cudaSetDevice(device_), "cudaSetDevice"); code != 0) return code;
     if (int code = Done(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); code != 0) {
-      return code;
-    }
-    if (int code = Done(cudaMalloc(reinterpret_cast<void**>(&staging_), bytes), "cudaMalloc"); code != 0) return code;
-    if (int code =
-            Done(cudaHostAlloc(reinterpret_cast<void**>(&pinned_), bytes, cudaHostAllocDefault), "cudaHostAlloc");
-        code != 0) {
       return code;
     }
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -133,6 +129,7 @@ struct UcpNccl {
   // Each rank's number is a slice of 8 bytes.
   int GatherSizes(std::uint64_t mine, std::uint64_t* all) {
     if (int code = Begin(); code != 0) return code;
+    if (int code = MakeStaging(); code != 0) return code;
     const std::size_t bytes = sizeof(mine) * static_cast<std::size_t>(size_);
     std::byte* own = staging_ + sizeof(mine) * static_cast<std::size_t>(rank_);
     std::memcpy(pinned_, &mine, sizeof(mine));
@@ -150,6 +147,7 @@ struct UcpNccl {
 
   int Gather(const void* mine, const std::uint64_t* sizes, void* const* all) {
     if (int code = Begin(); code != 0) return code;
+    if (int code = MakeStaging(); code != 0) return code;
     const std::uint64_t most = *std::max_element(sizes, sizes + size_);
     for (std::uint64_t begin = 0; begin < most; begin += slice_bytes_) {
       if (int code = GatherSlice(begin, static_cast<const std::byte*>(mine), sizes, all); code != 0) return code;
@@ -157,10 +155,35 @@ struct UcpNccl {
     return 0;
   }
 
+  int Exchange(const UcpNcclBytes* sent, std::uint32_t sends, const UcpNcclBytes* received, std::uint32_t receives) {
+    if (int code = Begin(); code != 0) return code;
+    if (sends + receives == 0) return 0;
+    (void)nccl.group_start();
+    for (const UcpNcclBytes* one = sent; one != sent + sends; ++one) {
+      (void)nccl.send(one->memory, one->bytes, ncclUint8, one->rank, communicator_, stream_);  // Told at the end.
+    }
+    for (const UcpNcclBytes* one = received; one != received + receives; ++one) {
+      (void)nccl.receive(one->memory, one->bytes, ncclUint8, one->rank, communicator_, stream_);
+    }
+    if (int code = Settle(nccl.group_end(), "ncclSend and ncclRecv"); code != 0) return code;
+    return WaitForStream();
+  }
+
  private:
   int Begin() {
     if (communicator_ == nullptr) return Failed("the communicator of NCCL was aborted before");
     return Done(cudaSetDevice(device_), "cudaSetDevice");
+  }
+
+  // For messages, which not all ranks have.
+  int MakeStaging() {
+    if (pinned_ != nullptr) return 0;
+    const std::uint64_t bytes = slice_bytes_ * static_cast<std::uint64_t>(size_);
+    int code = Done(cudaMalloc(reinterpret_cast<void**>(&staging_), bytes), "cudaMalloc");
+    if (code == 0) {
+      code = Done(cudaHostAlloc(reinterpret_cast<void**>(&pinned_), bytes, cudaHostAllocDefault), "cudaHostAlloc");
+    }
+    return code == 0 ? 0 : Abort(error);
   }
 
   int GatherSlice(std::uint64_t begin, const std::byte* mine, const std::uint64_t* sizes, void* const* all) {
@@ -275,9 +298,15 @@ int Gather(UcpNccl* joined, const void* mine, const std::uint64_t* sizes, void* 
   return joined->Gather(mine, sizes, all);
 }
 
+int Exchange(UcpNccl* joined, const UcpNcclBytes* sent, std::uint32_t sends, const UcpNcclBytes* received,
+             std::uint32_t receives) {
+  return joined->Exchange(sent, sends, received, receives);
+}
+
 void Leave(UcpNccl* joined) { delete joined; }
 
-constexpr UcpNcclCalls kCalls = {kUcpNcclCallsVersion, LastError, Open, MakeId, Join, GatherSizes, Gather, Leave};
+constexpr UcpNcclCalls kCalls = {kUcpNcclCallsVersion, LastError, Open,     MakeId, Join,
+                                 GatherSizes,          Gather,    Exchange, Leave};
 
 }  // namespace
 

@@ -2,8 +2,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "compiler/support/error.h"
 #include "runtime/comm/find_plugin.h"
@@ -36,26 +38,61 @@ llvm::Expected<const UcpNcclCalls*> OpenPlugin(const std::string& library) {
   return calls;
 }
 
+// This rank, until it leaves.
+class Joined {
+ public:
+  static llvm::Expected<Joined> Make(const NcclJob& job) {
+    UCP_ASSIGN_OR_RETURN(const UcpNcclCalls* calls, OpenPlugin(job.library));
+    UcpNccl* joined = nullptr;
+    if (calls->join(job.device, job.rank, job.size, job.id.data(), job.seconds, &joined) != 0) {
+      return Fail(ErrorCode::kIo, "rank {} of {} cannot join the others through NCCL: {}", job.rank, job.size,
+                  calls->last_error());
+    }
+    return Joined(*calls, joined, job);
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const UcpNcclCalls& calls() const { return *calls_; }
+  UcpNccl* handle() const { return joined_.get(); }
+
+  llvm::Error Check(int code) const {
+    if (code == 0) return llvm::Error::success();
+    return Fail(ErrorCode::kIo, "rank {} of {} cannot reach the others through NCCL: {}", rank_, size_,
+                calls_->last_error());
+  }
+
+ private:
+  struct Leave {
+    const UcpNcclCalls* calls;
+    void operator()(UcpNccl* joined) const { calls->leave(joined); }
+  };
+  Joined(const UcpNcclCalls& calls, UcpNccl* joined, const NcclJob& job)
+      : calls_(&calls), joined_(joined, {&calls}), rank_(job.rank), size_(job.size) {}
+
+  const UcpNcclCalls* calls_;
+  std::unique_ptr<UcpNccl, Leave> joined_;
+  int rank_;
+  int size_;
+};
+
 class NcclRanks : public Communicator {
  public:
-  NcclRanks(const UcpNcclCalls& calls, UcpNccl* joined, const NcclJob& job)
-      : calls_(calls), joined_(joined), rank_(job.rank), size_(job.size) {}
-  NcclRanks(const NcclRanks&) = delete;
-  NcclRanks& operator=(const NcclRanks&) = delete;
-  ~NcclRanks() override { calls_.leave(joined_); }
+  explicit NcclRanks(Joined joined) : joined_(std::move(joined)) {}
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  int rank() const override { return joined_.rank(); }
+  int size() const override { return joined_.size(); }
 
   llvm::Expected<std::vector<std::string>> AllGather(const std::string& mine) override {
-    std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size_));
-    UCP_RETURN_IF_ERROR(Check(calls_.gather_sizes(joined_, mine.size(), sizes.data())));
+    const UcpNcclCalls& calls = joined_.calls();
+    std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size()));
+    UCP_RETURN_IF_ERROR(joined_.Check(calls.gather_sizes(joined_.handle(), mine.size(), sizes.data())));
     std::vector<std::string> all;
     std::vector<void*> places;
     for (std::uint64_t bytes : sizes) all.emplace_back(bytes, '\0');
     for (std::string& one : all) places.push_back(one.data());
-    UCP_RETURN_IF_ERROR(Check(calls_.gather(joined_, mine.data(), sizes.data(), places.data())));
-    all[static_cast<std::size_t>(rank_)] = mine;
+    UCP_RETURN_IF_ERROR(joined_.Check(calls.gather(joined_.handle(), mine.data(), sizes.data(), places.data())));
+    all[static_cast<std::size_t>(rank())] = mine;
     return all;
   }
 
@@ -63,17 +100,48 @@ class NcclRanks : public Communicator {
   bool IsAskedToStop() override { return false; }
 
  private:
-  llvm::Error Check(int code) const {
+  const Joined joined_;
+};
+
+class JoinedPeers : public NcclPeers {
+ public:
+  explicit JoinedPeers(Joined joined) : joined_(std::move(joined)) {}
+
+  llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) override {
+    std::vector<UcpNcclBytes> sent;
+    std::vector<UcpNcclBytes> received;
+    for (const Outgoing& one : sending) {
+      // NCCL reads it alone; C has one type for both.
+      sent.push_back({one.to, const_cast<std::byte*>(one.bytes.data()), one.bytes.size()});  // NOLINT
+    }
+    for (const Incoming& one : receiving) received.push_back({one.from, one.bytes.data(), one.bytes.size()});
+    const int code = joined_.calls().exchange(joined_.handle(), sent.data(), static_cast<std::uint32_t>(sent.size()),
+                                              received.data(), static_cast<std::uint32_t>(received.size()));
     if (code == 0) return llvm::Error::success();
-    return Fail(ErrorCode::kIo, "rank {} of {} cannot reach the others through NCCL: {}", rank_, size_,
-                calls_.last_error());
+    return Fail(ErrorCode::kIo, "its GPU cannot reach those of other ranks through NCCL: {}",
+                joined_.calls().last_error());
   }
 
-  const UcpNcclCalls& calls_;
-  UcpNccl* joined_;
-  const int rank_;
-  const int size_;
+ private:
+  const Joined joined_;
 };
+
+// The sentence of the lowest rank that has one.
+llvm::Expected<std::string> FirstSentence(Communicator& ranks, llvm::Error mine) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                       ranks.AllGather(mine ? TakeFailure(std::move(mine)).message : ""));
+  const auto first = std::ranges::find_if(all, [](const std::string& one) { return !one.empty(); });
+  return first == all.end() ? "" : *first;
+}
+
+// The id, at rank 0, or why this rank cannot take part.
+llvm::Expected<std::string> IdFrom(const NcclOffer& mine, int rank) {
+  if (!mine.why_not.empty()) return Fail(ErrorCode::kUnsupported, "{}", mine.why_not);
+  if (rank == 0) return NewNcclId();
+  UCP_ASSIGN_OR_RETURN(const UcpNcclCalls* calls, OpenPlugin(""));
+  (void)calls;
+  return "";
+}
 
 }  // namespace
 
@@ -92,13 +160,25 @@ llvm::Expected<std::unique_ptr<Communicator>> ConnectByNccl(const NcclJob& job) 
     return Fail(ErrorCode::kUsage, "an id of NCCL has {} bytes, and this one {}", std::size_t{kUcpNcclIdBytes},
                 job.id.size());
   }
-  UCP_ASSIGN_OR_RETURN(const UcpNcclCalls* calls, OpenPlugin(job.library));
-  UcpNccl* joined = nullptr;
-  if (calls->join(job.device, job.rank, job.size, job.id.data(), job.seconds, &joined) != 0) {
-    return Fail(ErrorCode::kIo, "rank {} of {} cannot join the others through NCCL: {}", job.rank, job.size,
-                calls->last_error());
-  }
-  return std::make_unique<NcclRanks>(*calls, joined, job);
+  UCP_ASSIGN_OR_RETURN(Joined joined, Joined::Make(job));
+  return std::make_unique<NcclRanks>(std::move(joined));
+}
+
+// Nobody opens NCCL, let alone joins, unless it is of use: joining takes seconds.
+llvm::Expected<NcclConnection> ConnectGpus(Communicator& ranks, const NcclOffer& mine) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> sharing, ranks.AllGather(mine.shares ? "shares" : ""));
+  if (std::ranges::all_of(sharing, &std::string::empty)) return NcclConnection{};
+  NcclJob job{ranks.rank(), ranks.size(), "", mine.device, mine.seconds};
+  llvm::Expected<std::string> id = IdFrom(mine, job.rank);
+  if (id) job.id = *id;
+  UCP_ASSIGN_OR_RETURN(std::string why_not, FirstSentence(ranks, id.takeError()));
+  if (!why_not.empty()) return NcclConnection{nullptr, std::move(why_not)};
+  UCP_ASSIGN_OR_RETURN(job.id, FromFirstRank(ranks, job.id));
+  if (job.id.size() != kUcpNcclIdBytes) return Fail(ErrorCode::kIo, "rank 0 runs another ucp");
+  llvm::Expected<Joined> joined = Joined::Make(job);
+  UCP_ASSIGN_OR_RETURN(why_not, FirstSentence(ranks, joined ? llvm::Error::success() : joined.takeError()));
+  if (!why_not.empty()) return NcclConnection{nullptr, std::move(why_not)};
+  return NcclConnection{std::make_unique<JoinedPeers>(std::move(*joined)), ""};
 }
 
 }  // namespace ucp

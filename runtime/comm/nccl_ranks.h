@@ -1,9 +1,11 @@
-// Ranks that speak by NCCL: for jobs on GPUs that have no MPI for it. Each has a GPU of its own.
+// Ranks that speak by NCCL: for jobs on GPUs that have no MPI for it, and for bytes that go from GPU to GPU. Each has a
+// GPU of its own.
 #pragma once
 
 #include <llvm/Support/Error.h>
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "runtime/comm/communicator.h"
@@ -25,5 +27,32 @@ llvm::Expected<std::string> NewNcclId(const std::string& library = "");
 // Waits for the others. Every call fails (kIo) when they take longer than `seconds` or one of them has failed, and
 // every one after that; so does their next call. There are no messages, and nobody can be asked to stop between calls.
 llvm::Expected<std::unique_ptr<Communicator>> ConnectByNccl(const NcclJob& job);
+
+// The GPUs of all ranks, which give each other bytes of their own memory.
+class NcclPeers {
+ public:
+  virtual ~NcclPeers() = default;
+
+  // As Communicator::Deliver(), but all bytes lie in the memory of the ranks' GPUs, those to send are there already,
+  // and every rank calls it. Fails (kIo) as above.
+  [[nodiscard]] virtual llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) = 0;
+};
+
+// The GPU that one of several ranks brings along.
+struct NcclOffer {
+  int device = 0;
+  std::string why_not;  // Why this rank has no GPU for it. Empty: it has.
+  bool shares = false;  // Whether its GPU has anything to send or to receive.
+  double seconds = 0;   // As in NcclJob.
+};
+
+// Connects the GPUs of ranks that speak in another way; all call it. Where a rank has no GPU, no plugin or no NCCL, or
+// NCCL cannot join them (it gives a GPU to one rank alone), there are no peers on any rank, and a sentence says why.
+// Nor are there any where nobody shares anything; then there is no sentence.
+struct NcclConnection {
+  std::unique_ptr<NcclPeers> peers;
+  std::string why_not;
+};
+llvm::Expected<NcclConnection> ConnectGpus(Communicator& ranks, const NcclOffer& mine);
 
 }  // namespace ucp

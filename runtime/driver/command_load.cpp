@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -95,6 +96,11 @@ llvm::Expected<int> WhichRank(const LoadCommandOptions& options, const LoadPlan&
               options.target, count);
 }
 
+// With other ranks' GPUs, in seconds.
+double PatienceOf(const WorkOptions& work) {
+  return work.rank_timeout == 0 ? std::numeric_limits<double>::infinity() : work.rank_timeout;
+}
+
 llvm::Expected<RankLoad> LoadAsRank(const LoadCommandOptions& options, const SourceRequest& source,
                                     const LoadPlan& load, int rank, const Destination& to, Communicator& ranks,
                                     const ExecutionOptions& execution) {
@@ -122,6 +128,7 @@ llvm::Expected<RankLoad> LoadAsRank(const LoadCommandOptions& options, const Sou
   load_options.memory_bytes = loading.memory_bytes;
   load_options.device_memory_bytes = to.memory_bytes;
   load_options.open_files = execution.open_files;
+  load_options.peer_seconds = PatienceOf(options.work);
   load_options.io = options.io;
   load_options.check_source = options.check;
   load_options.cancelled = execution.cancelled;
@@ -197,8 +204,9 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
       "  mpirun -n 8 ucprun load checkpoints/ --to deepspeed:tp=2,dp=4,zero=2\n"
       "  ucprun load model/ --to safetensors --device cuda --ceiling\n"
       "\n"
-      "Several ranks are the job: each loads its own files, and what several need one of them reads. Exit code 3 if "
-      "--compare finds a difference.");
+      "Several ranks are the job: each loads its own files, and what several need one of them reads. GPUs give it to "
+      "one "
+      "another by NCCL, where its library is found. Exit code 3 if --compare finds a difference.");
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
       ->transform(MemoryJobs())

@@ -44,8 +44,11 @@ std::string RateText(const RankLoad& load) {
 }
 
 std::string DeviceText(const RankLoad& load) {
-  return fmt::format("rank {}: {} came to {} in {}, with {}", load.rank, HumanBytes(load.report.bytes_to_devices),
-                     load.device, Counted(load.report.transfers, "transfer"), Counted(load.report.launches, "kernel"));
+  std::string text =
+      fmt::format("rank {}: {} came to {} in {}, with {}", load.rank, HumanBytes(load.report.bytes_to_devices),
+                  load.device, Counted(load.report.transfers, "transfer"), Counted(load.report.launches, "kernel"));
+  if (load.report.bytes_from_peers == 0) return text;
+  return text + fmt::format("; {} from other GPUs", HumanBytes(load.report.bytes_from_peers));
 }
 
 std::string ComparedText(const RankLoad& load) {
@@ -76,6 +79,8 @@ llvm::json::Object RankJson(const LoadPlan& plan, const RankLoad& load) {
     json["bytes_to_device"] = report.bytes_to_devices;
     json["transfers"] = report.transfers;
     json["launches"] = report.launches;
+    json["bytes_from_gpus"] = report.bytes_from_peers;
+    if (!report.why_by_hosts.empty()) json["why_by_hosts"] = report.why_by_hosts;
   }
   if (load.ceiling_bytes_per_second > 0) {
     json["ceiling_bytes_per_second"] = load.ceiling_bytes_per_second;
@@ -98,11 +103,12 @@ std::string Encode(const RankLoad& load) {
        {static_cast<std::uint64_t>(load.rank), load.files, report.bytes_placed, report.bytes_read,
         report.bytes_received, report.bytes_read_by_all, std::uint64_t{report.is_as_stored},
         InNanoseconds(report.seconds), std::uint64_t{report.threads}, report.buffer_bytes, report.bytes_to_devices,
-        report.transfers, report.launches, static_cast<std::uint64_t>(load.ceiling_bytes_per_second),
-        std::uint64_t{load.comparison.has_value()}}) {
+        report.transfers, report.launches, report.bytes_from_peers,
+        static_cast<std::uint64_t>(load.ceiling_bytes_per_second), std::uint64_t{load.comparison.has_value()}}) {
     writer.Add(number);
   }
   writer.Add(std::string_view(load.device));
+  writer.Add(std::string_view(report.why_by_hosts));
   if (load.comparison) {
     writer.Add(load.comparison->elements);
     writer.Add(load.comparison->differ);
@@ -127,9 +133,11 @@ llvm::Expected<RankLoad> DecodeRankLoad(const std::string& bytes) {
   report.bytes_to_devices = reader.Number();
   report.transfers = reader.Number();
   report.launches = reader.Number();
+  report.bytes_from_peers = reader.Number();
   load.ceiling_bytes_per_second = static_cast<double>(reader.Number());
   const bool is_compared = reader.Number() != 0;
   load.device = reader.Text();
+  report.why_by_hosts = reader.Text();
   if (is_compared) {
     load.comparison.emplace();
     load.comparison->elements = reader.Number();
@@ -151,6 +159,11 @@ void PrintLoad(const LoadPlan& plan, const std::string& target, const std::vecto
                                 HumanBytes(load.report.bytes_received)));
     if (!load.device.empty()) PrintReportLine(DeviceText(load));
     if (load.comparison) PrintReportLine(ComparedText(load));
+  }
+  const auto by_hosts =
+      std::ranges::find_if(ranks, [](const RankLoad& one) { return !one.report.why_by_hosts.empty(); });
+  if (by_hosts != ranks.end()) {
+    PrintReportLine("bytes for several GPUs went by way of the hosts: " + by_hosts->report.why_by_hosts);
   }
   if (reading.directly) PrintReportLine("large files were read past the page cache: " + reading.reason);
   const bool is_as_stored =

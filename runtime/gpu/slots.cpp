@@ -120,24 +120,34 @@ std::uint64_t SlotTransfer::WriteMoves(std::uint64_t at) {
 }
 
 llvm::Error SlotTransfer::Send() {
-  DeviceStream& stream = ring_->StreamOf(*slot_);
   const bool is_plain = parts_.size() == 1 && parts_.front().numbers.stored == kUcpBytes;
   if (is_plain) {
     const Part& part = parts_.front();
-    UCP_RETURN_IF_ERROR(stream.CopyIn(part.to, slot_->pinned.subspan(part.from, part.numbers.count)));
+    const std::span<std::byte> bytes = slot_->pinned.subspan(part.from, part.numbers.count);
+    UCP_RETURN_IF_ERROR(ring_->StreamOf(*slot_).CopyIn(part.to, bytes));
     ring_->bytes_ += part.numbers.count;
     ++ring_->transfers_;
   } else if (!parts_.empty()) {
-    const std::uint64_t begin = Aligned(end_);
-    const std::uint64_t moves = WriteMoves(begin);
-    const std::uint64_t bytes = begin + moves * sizeof(UcpMove);
-    UCP_RETURN_IF_ERROR(stream.CopyIn(slot_->on_device, slot_->pinned.first(bytes)));
-    ring_->bytes_ += bytes;
-    ++ring_->transfers_;
-    UCP_RETURN_IF_ERROR(stream.Move(slot_->on_device + begin, static_cast<std::uint32_t>(moves), slot_->on_device));
-    ++ring_->launches_;
+    UCP_RETURN_IF_ERROR(SendWithMoves(Aligned(end_), slot_->on_device));
   }
-  UCP_RETURN_IF_ERROR(stream.Record(slot_->done));
+  return Finish();
+}
+
+// The list stands `begin` bytes behind the beginning of the slot, and so many bytes before it are the slot's contents.
+llvm::Error SlotTransfer::SendWithMoves(std::uint64_t begin, const std::byte* buffer) {
+  DeviceStream& stream = ring_->StreamOf(*slot_);
+  const std::uint64_t moves = WriteMoves(begin);
+  const std::uint64_t bytes = begin + moves * sizeof(UcpMove);
+  UCP_RETURN_IF_ERROR(stream.CopyIn(slot_->on_device, slot_->pinned.first(bytes)));
+  ring_->bytes_ += bytes;
+  ++ring_->transfers_;
+  UCP_RETURN_IF_ERROR(stream.Move(slot_->on_device + begin, static_cast<std::uint32_t>(moves), buffer));
+  ++ring_->launches_;
+  return llvm::Error::success();
+}
+
+llvm::Error SlotTransfer::Finish() {
+  UCP_RETURN_IF_ERROR(ring_->StreamOf(*slot_).Record(slot_->done));
   ring_->GiveBack(*std::exchange(slot_, nullptr));
   return llvm::Error::success();
 }
@@ -188,6 +198,23 @@ void SlotRing::GiveBack(Slot& slot) {
 llvm::Error SlotRing::Fill(std::span<std::byte> memory, std::byte value) {
   ++launches_;
   return streams_.front().stream.Fill(memory, value);
+}
+
+llvm::Error SlotRing::Move(std::span<const BytesInBuffer> bytes, const std::byte* buffer) {
+  const std::uint64_t most = slot_bytes_ / sizeof(UcpMove);
+  while (!bytes.empty()) {
+    UCP_ASSIGN_OR_RETURN(SlotTransfer transfer, Begin());
+    for (std::uint64_t moves = 0; !bytes.empty(); bytes = bytes.subspan(1)) {
+      const Numbers numbers{.count = bytes.front().to.size()};
+      moves += MovesOf(numbers);
+      if (moves > most) break;
+      transfer.AddPart({numbers, bytes.front().from, bytes.front().to.data()});
+    }
+    UCP_CHECK(!transfer.empty(), "{} bytes are more than a list of {} moves has", bytes.front().to.size(), most);
+    UCP_RETURN_IF_ERROR(transfer.SendWithMoves(0, buffer));
+    UCP_RETURN_IF_ERROR(transfer.Finish());
+  }
+  return llvm::Error::success();
 }
 
 llvm::Error SlotRing::Wait() {

@@ -54,6 +54,12 @@ class SlotRoom {
   std::uint64_t moves_ = 0;
 };
 
+// Bytes in a buffer of the device, from byte `from` on, and their place in its memory.
+struct BytesInBuffer {
+  std::uint64_t from = 0;
+  std::span<std::byte> to;
+};
+
 class SlotRing;
 
 struct Slot {
@@ -85,6 +91,8 @@ class SlotTransfer {
     std::byte* to = nullptr;
   };
   void AddPart(const Part& part);
+  [[nodiscard]] llvm::Error SendWithMoves(std::uint64_t begin, const std::byte* buffer);
+  [[nodiscard]] llvm::Error Finish();
   std::uint64_t WriteMoves(std::uint64_t at);
 
   SlotRing* ring_;
@@ -111,6 +119,8 @@ class SlotRing {
   llvm::Expected<SlotTransfer> Begin();
   // The device's own memory; in no order with the slots.
   [[nodiscard]] llvm::Error Fill(std::span<std::byte> memory, std::byte value);
+  // Moves what is on the device already, in no order with the slots either; the lists of moves alone cross the bus.
+  [[nodiscard]] llvm::Error Move(std::span<const BytesInBuffer> bytes, const std::byte* buffer);
   // Until all that was sent is there.
   [[nodiscard]] llvm::Error Wait();
 

@@ -101,14 +101,19 @@ void PlaceCopies(const Places& places, const Content& content, const Piece& piec
   if (!content.copies.empty()) PlaceAll(places, content, piece, places.Of(RangeOf(content, piece)));
 }
 
-void PlaceAll(const Places& places, const Content& content, const Piece& piece, std::span<const std::byte> bytes) {
+void ForEachPlace(const Content& content, const Piece& piece,
+                  llvm::function_ref<void(RecordId record, std::uint64_t begin)> place) {
   const TargetRange& range = content.range;
-  auto place = [&](RecordId record, std::int64_t record_element) {
+  auto tell = [&](RecordId record, std::int64_t record_element) {
     const std::int64_t begin = (record_element + piece.begin - range.begin) * ItemBytes(range.dtype);
-    places.Put(record, static_cast<std::uint64_t>(begin), bytes);
+    place(record, static_cast<std::uint64_t>(begin));
   };
-  place(range.record, range.record_element);
-  for (const CopyInMemory& copy : content.copies) place(copy.record, copy.record_element);
+  tell(range.record, range.record_element);
+  for (const CopyInMemory& copy : content.copies) tell(copy.record, copy.record_element);
+}
+
+void PlaceAll(const Places& places, const Content& content, const Piece& piece, std::span<const std::byte> bytes) {
+  ForEachPlace(content, piece, [&](RecordId record, std::uint64_t begin) { places.Put(record, begin, bytes); });
 }
 
 }  // namespace ucp

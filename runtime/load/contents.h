@@ -2,6 +2,8 @@
 // also want them.
 #pragma once
 
+#include <llvm/ADT/STLFunctionalExtras.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -45,6 +47,10 @@ struct Piece {
 std::vector<Piece> CutIntoPieces(const Plan& plan, const std::vector<Content>& contents, std::uint64_t chunk_bytes);
 
 TargetRange RangeOf(const Content& content, const Piece& piece);
+
+// Calls back for each place of a piece's elements in this rank's records: from which byte of a record on.
+void ForEachPlace(const Content& content, const Piece& piece,
+                  llvm::function_ref<void(RecordId record, std::uint64_t begin)> place);
 
 // Puts the elements of a piece, which lie in the place of its range (the host's), or in `bytes`, where its content is
 // held. Bytes for a device are there after Places::Finish().

@@ -34,6 +34,8 @@ llvm::Expected<LoadReport> ReportOf(const Engine& engine, const MemorySink& sink
   report.bytes_read = engine.BytesRead();
   report.bytes_read_by_all = engine.bytes_read_by_all();
   report.bytes_received = sink.bytes_received();
+  report.bytes_from_peers = sink.bytes_from_peers();
+  report.why_by_hosts = sink.why_by_hosts();
   report.is_as_stored = sink.is_as_stored();
   report.threads = run.threads;
   report.buffer_bytes = engine.buffer_bytes() + sink.exchange_bytes() + rings.host_bytes();
@@ -62,7 +64,7 @@ llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::sp
   UCP_RETURN_IF_ERROR(Agree(ranks, sizes ? llvm::Error::success() : sizes.takeError()));
   const std::uint64_t spare = (sizes->left_bytes - to_ranks - to_devices) / (to_ranks > 0 ? 2 : 1);
   llvm::Expected<DeviceRings> rings =
-      DeviceRings::Make(*places, threads, to_devices + spare, options.device_memory_bytes);
+      DeviceRings::Make(*places, threads, to_devices + spare, options.device_memory_bytes, ranks.size() > 1);
   UCP_RETURN_IF_ERROR(Agree(ranks, rings ? llvm::Error::success() : rings.takeError()));
   UCP_ASSIGN_OR_RETURN(IoChoice reading, ChooseIoOfLoad(load, files, wanted, options, ranks));
   DirectIoFiles direct_io_files(files);
@@ -77,7 +79,7 @@ llvm::Expected<LoadReport> Load(const LoadPlan& load, FileSystem& files, std::sp
                 options,
                 {.checksums = checks, .copies = checks, .every_rank_looks = checks, .compared = ComparedWrites::kEach},
                 *sizes);
-  MemorySink sink(load, *places, *rings, *sizes, /*reads_as_stored=*/!checks);
+  MemorySink sink(load, *places, *rings, *sizes, {.reads_as_stored = !checks, .peer_seconds = options.peer_seconds});
   UCP_RETURN_IF_ERROR(engine.Run(sink));
   UCP_ASSIGN_OR_RETURN(LoadReport report, ReportOf(engine, sink, *rings));
   report.reading = std::move(reading);

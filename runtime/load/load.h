@@ -29,14 +29,17 @@ struct WantedRecord {
 
 struct LoadOptions : EngineOptions {
   std::uint64_t device_memory_bytes = std::uint64_t{512} << 20;  // Of each device, beyond the wanted memory.
-  IoMode io = IoMode::kAuto;                                     // How large files are read; rank 0's counts.
+  double peer_seconds = 300;  // How long the ranks' devices wait for one another, each time.
+  IoMode io = IoMode::kAuto;  // How large files are read; rank 0's counts.
   bool check_source = false;  // The archives' checksums, and the copies in the source against each other.
 };
 
 struct LoadReport {
-  std::uint64_t bytes_placed = 0;    // Sizes of the wanted records.
-  std::uint64_t bytes_read = 0;      // From storage, by this rank, whatever for.
-  std::uint64_t bytes_received = 0;  // From other ranks.
+  std::uint64_t bytes_placed = 0;      // Sizes of the wanted records.
+  std::uint64_t bytes_read = 0;        // From storage, by this rank, whatever for.
+  std::uint64_t bytes_received = 0;    // From other ranks.
+  std::uint64_t bytes_from_peers = 0;  // Of these, straight from other ranks' devices to this one's.
+  std::string why_by_hosts;            // Why there are none, where ranks with devices have bytes for one another.
   std::uint64_t bytes_read_by_all = 0;
   std::uint64_t bytes_to_devices = 0;
   std::uint64_t transfers = 0;  // To devices.

@@ -1,11 +1,15 @@
 #include "runtime/load/memory_sink.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "compiler/support/error.h"
 #include "compiler/support/parallel.h"
+#include "compiler/support/units.h"
+#include "compiler/support/user_option.h"
+#include "runtime/load/exchange_room.h"
 #include "runtime/load/share_reads.h"
 #include "runtime/wire/byte_codec.h"
 
@@ -53,14 +57,14 @@ llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& plac
 
 }  // namespace
 
-MemorySink::MemorySink(const LoadPlan& load, const Places& places, const DeviceRings& rings, const BufferSizes& sizes,
-                       bool reads_as_stored)
+MemorySink::MemorySink(const LoadPlan& load, const Places& places, DeviceRings& rings, const BufferSizes& sizes,
+                       const MemorySinkOptions& options)
     : load_(load),
       plan_(load.plan),
       places_(places),
       rings_(rings),
       sizes_(sizes),
-      reads_as_stored_(reads_as_stored),
+      options_(options),
       ranges_(places.Ranges()),
       stored_(load.plan) {}
 
@@ -83,20 +87,55 @@ llvm::Error MemorySink::Fill(Engine& engine) {
   engine.BeginPhaseOf("move");
   Communicator& ranks = engine.ranks();
   const std::vector<SharedContents> contents = FindContents(plan_, wanted_by_, ranks.rank(), ranks.size());
-  if (ranks.size() > 1) {
-    const std::uint64_t left_bytes = sizes_.left_bytes - rings_.host_bytes();
-    Exchange exchange(plan_, places_, contents, ranks, {engine.parallel(), sizes_.chunk_bytes, left_bytes});
-    UCP_RETURN_IF_ERROR(exchange.Run([&](unsigned thread, const TargetRange& range, std::span<std::byte> place) {
-      engine.AddProgress(place.size());
-      return Make(engine, thread, range, place);
-    }));
-    bytes_received_ = exchange.bytes_received();
-    exchange_bytes_ = exchange.buffer_bytes();
-  }
+  if (ranks.size() > 1) UCP_RETURN_IF_ERROR(FillShared(engine, contents));
   for (const SharedContents& shared : contents) {
     if (shared.ranks.size() == 1) UCP_RETURN_IF_ERROR(FillAlone(engine, shared.contents));
   }
   return places_.Finish();
+}
+
+NcclOffer MemorySink::Offer(Communicator& ranks, const std::vector<SharedContents>& contents) const {
+  const std::vector<const Device*> devices = places_.Devices();
+  NcclOffer offer;
+  offer.seconds = options_.peer_seconds;
+  offer.shares =
+      !devices.empty() && std::ranges::any_of(contents, [](const auto& one) { return one.ranks.size() > 1; });
+  const std::uint64_t least = Exchange::LeastMemory(ranks.size());
+  if (devices.size() != 1 || places_.HasHostMemory()) {
+    offer.why_not = fmt::format("rank {} loads into other memory than that of one GPU", ranks.rank());
+  } else if (rings_.left_device_bytes() < least) {
+    offer.why_not = fmt::format(
+        "rank {} has {} of its GPU's memory left beside its slots, and the exchange takes {}; raise {}", ranks.rank(),
+        HumanBytes(rings_.left_device_bytes()), HumanBytes(least), OptionName(UserOption::kDeviceMemory));
+  } else {
+    offer.device = devices.front()->index();
+  }
+  return offer;
+}
+
+// Contents that other ranks also want.
+llvm::Error MemorySink::FillShared(Engine& engine, const std::vector<SharedContents>& contents) {
+  Communicator& ranks = engine.ranks();
+  UCP_ASSIGN_OR_RETURN(const NcclConnection connection, ConnectGpus(ranks, Offer(ranks, contents)));
+  std::unique_ptr<ExchangeRoom> room;
+  ExchangeOptions options{engine.parallel(), sizes_.chunk_bytes, 0};
+  if (connection.peers != nullptr) {
+    room = std::make_unique<DeviceRoom>(places_, rings_, *connection.peers);
+    options.memory_bytes = rings_.left_device_bytes();
+  } else {
+    room = std::make_unique<HostRoom>(places_, ranks);
+    options.memory_bytes = sizes_.left_bytes - rings_.host_bytes();
+    if (!rings_.rings().empty()) why_by_hosts_ = connection.why_not;
+  }
+  Exchange exchange(plan_, contents, ranks, *room, options);
+  UCP_RETURN_IF_ERROR(exchange.Run([&](unsigned thread, const TargetRange& range, std::span<std::byte> place) {
+    engine.AddProgress(place.size());
+    return Make(engine, thread, range, place);
+  }));
+  bytes_received_ = exchange.bytes_received();
+  if (connection.peers != nullptr) bytes_from_peers_ = bytes_received_;
+  exchange_bytes_ = room->host_bytes();
+  return llvm::Error::success();
 }
 
 // Contents that no other rank wants.
@@ -131,7 +170,7 @@ llvm::Error MemorySink::FillHost(Engine& engine, const std::vector<Content>& con
 
 llvm::Error MemorySink::Make(Engine& engine, unsigned thread, const TargetRange& range,
                              std::span<std::byte> place) const {
-  if (!is_as_stored_ || !reads_as_stored_) return engine.MakeInPlace(thread, range, place);
+  if (!is_as_stored_ || !options_.reads_as_stored) return engine.MakeInPlace(thread, range, place);
   const StoredRange stored = *stored_.Find(range);
   const auto offset = static_cast<std::uint64_t>(stored.record_element * ItemBytes(range.dtype));
   return engine.ReadRecord(stored.record, offset, place);

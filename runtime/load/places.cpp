@@ -58,6 +58,13 @@ std::vector<const Device*> Places::Devices() const {
   return devices;
 }
 
+bool Places::HasHostMemory() const {
+  for (std::size_t record = 0; record < memory_.size(); ++record) {
+    if (is_wanted_[record] && device_[record] == nullptr) return true;
+  }
+  return false;
+}
+
 void Places::Put(RecordId record, std::uint64_t begin, std::span<const std::byte> bytes) const {
   std::byte* to = Of(record).data() + begin;
   if (const Device* device = DeviceOf(record); device != nullptr) return ways_.at(device)->Put(to, bytes);

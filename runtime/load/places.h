@@ -30,6 +30,7 @@ class Places {
 
   // Returns all devices that have a record. Each needs a way to it before anything is put there; this keeps it.
   std::vector<const Device*> Devices() const;
+  bool HasHostMemory() const;  // Whether any record is the host's.
   void ReachBy(const Device& device, Packing& packing) { ways_[&device] = &packing; }
 
   // Puts bytes into a record, from byte `begin` on. Bytes for a device are there after Finish(), and so are errors. By

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <future>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -18,7 +19,7 @@ namespace ucp {
 namespace {
 
 constexpr std::uint64_t kMostRoundBytes = std::uint64_t{32} << 20;  // More does not make it faster.
-constexpr std::uint64_t kHeldAtOnce = 4;  // Rounds: what is given, what is read, what is taken, and a copy to be sent.
+constexpr std::uint64_t kLeastRounds = 4;                           // As many fit into the least memory.
 constexpr std::uint32_t kRoundsBetweenLooks = 8;
 
 std::uint64_t BytesIn(const Content& content, std::int64_t elements) {
@@ -63,10 +64,9 @@ std::string Exchange::EncodeSets() const {
 
 llvm::Error Exchange::AgreeOnSizes() {
   wire::ByteWriter writer;
-  writer.Add(options_.chunk_bytes);
-  const std::uint64_t of_others = ranks_.DeliversAllToAll() ? static_cast<std::uint64_t>(ranks_.size()) : 0;
-  const std::uint64_t round_bytes = options_.memory_bytes / (kHeldAtOnce + of_others);
-  writer.Add(std::clamp(round_bytes, LeastMemory(ranks_.size()) / kHeldAtOnce, kMostRoundBytes));
+  writer.Add(std::min(options_.chunk_bytes, room_.most_piece_bytes()));
+  const std::uint64_t round_bytes = options_.memory_bytes / room_.held_at_once();
+  writer.Add(std::clamp(round_bytes, LeastMemory(ranks_.size()) / kLeastRounds, kMostRoundBytes));
   UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(writer.bytes()));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     wire::ByteReader reader(all[rank]);
@@ -178,7 +178,7 @@ void Exchange::AddTurns(const Part& stretch, const std::vector<std::uint32_t>& r
 }
 
 // For the rounds that need the most.
-void Exchange::MakeRoom() {
+llvm::Error Exchange::MakeRoom() {
   std::uint64_t most_own = 0;
   std::uint64_t most_taken = 0;
   for (const std::vector<Part>& parts : rounds_) {
@@ -188,14 +188,12 @@ void Exchange::MakeRoom() {
     most_own = std::max(most_own, own);
     most_taken = std::max(most_taken, taken);
   }
-  for (std::vector<std::byte>& room : own_) room.resize(most_own);
-  taken_.resize(most_taken);
+  return room_.Make(most_own, most_taken);
 }
 
-std::vector<Exchange::Part> Exchange::PartsOf(std::size_t round, Side side, std::vector<std::byte>& room) const {
+std::vector<Exchange::Part> Exchange::PartsOf(std::size_t round, Side side, std::span<std::byte> left) const {
   std::vector<Part> parts;
   if (round >= rounds_.size()) return parts;
-  std::span<std::byte> left = room;
   for (const Part& part : rounds_[round]) {
     if ((part.reader == ranks_.rank()) != (side == Side::kReads)) continue;
     parts.push_back(part);
@@ -205,26 +203,22 @@ std::vector<Exchange::Part> Exchange::PartsOf(std::size_t round, Side side, std:
   return parts;
 }
 
-llvm::Error Exchange::ReadParts(const std::vector<Part>& parts, Read read) const {
-  struct Task {
-    const Content* content;
-    const Piece* piece;
-    std::span<std::byte> bytes;
-  };
-  std::vector<Task> tasks;
+std::vector<PieceInRoom> Exchange::PiecesOf(const std::vector<Part>& parts) const {
+  std::vector<PieceInRoom> pieces;
   for (const Part& part : parts) {
     const Set& set = sets_[part.set];
     std::span<std::byte> left = part.bytes;
     for (std::size_t i = part.first; i < part.end; ++i) {
       const Piece& piece = set.pieces[i];
-      tasks.push_back({&(*set.contents)[piece.content], &piece, left.first(BytesOf(set, piece))});
-      left = left.subspan(tasks.back().bytes.size());
+      pieces.push_back({&(*set.contents)[piece.content], piece, left.first(BytesOf(set, piece))});
+      left = left.subspan(pieces.back().bytes.size());
     }
   }
-  return ForEachInParallel(tasks.size(), options_.parallel, [&](unsigned thread, std::uint64_t number) {
-    const Task& task = tasks[number];
-    return read(thread, RangeOf(*task.content, *task.piece), task.bytes);
-  });
+  return pieces;
+}
+
+llvm::Error Exchange::ReadParts(const std::vector<Part>& parts, Read read) const {
+  return room_.ReadPieces(PiecesOf(parts), options_.parallel, read);
 }
 
 llvm::Error Exchange::Deliver(const std::vector<Part>& own, const std::vector<Part>& taken) {
@@ -239,20 +233,7 @@ llvm::Error Exchange::Deliver(const std::vector<Part>& own, const std::vector<Pa
     receiving.push_back({part.reader, part.bytes});
     bytes_received_ += part.bytes.size();
   }
-  return ranks_.Deliver(sending, receiving);
-}
-
-void Exchange::Place(const std::vector<Part>& parts) {
-  for (const Part& part : parts) {
-    const Set& set = sets_[part.set];
-    std::span<const std::byte> left = part.bytes;
-    for (std::size_t i = part.first; i < part.end; ++i) {
-      const Piece& piece = set.pieces[i];
-      const std::uint64_t bytes = BytesOf(set, piece);
-      PlaceAll(places_, (*set.contents)[piece.content], piece, left.first(bytes));
-      left = left.subspan(bytes);
-    }
-  }
+  return room_.Deliver(sending, receiving);
 }
 
 void Exchange::Note(llvm::Error error) {
@@ -272,8 +253,8 @@ llvm::Expected<bool> Exchange::HasAnyFailed() {
 llvm::Expected<std::vector<Exchange::Part>> Exchange::RunRound(std::size_t number, const std::vector<Part>& own,
                                                                Read read) {
   if (ranks_.IsAskedToStop()) Note(Fail(ErrorCode::kCancelled, "interrupted"));
-  std::vector<Part> next = PartsOf(number + 1, Side::kReads, own_[(number + 1) % 2]);
-  const std::vector<Part> taken = PartsOf(number, Side::kTakes, taken_);
+  std::vector<Part> next = PartsOf(number + 1, Side::kReads, room_.own(number + 1));
+  const std::vector<Part> taken = PartsOf(number, Side::kTakes, room_.taken());
   auto read_next = [&] { return failure_ ? llvm::Error::success() : ReadParts(next, read); };
   // Where the system has no more threads, when it is asked for.
   std::future<llvm::Error> reading =
@@ -284,8 +265,9 @@ llvm::Expected<std::vector<Exchange::Part>> Exchange::RunRound(std::size_t numbe
     Note(std::move(delivered));
     return next;
   }
-  Place(own);
-  Place(taken);
+  std::vector<PieceInRoom> pieces = PiecesOf(own);
+  std::ranges::copy(PiecesOf(taken), std::back_inserter(pieces));
+  Note(room_.Place(pieces));
   return next;
 }
 
@@ -294,8 +276,10 @@ llvm::Error Exchange::Run(Read read) {
   std::vector<std::uint64_t> alone;
   UCP_ASSIGN_OR_RETURN(const std::vector<SharedBytes> sets, GatherSets(alone));
   Deal(sets, alone);
-  MakeRoom();
-  std::vector<Part> own = PartsOf(0, Side::kReads, own_[0]);
+  Note(MakeRoom());
+  UCP_ASSIGN_OR_RETURN(const bool has_no_room, HasAnyFailed());
+  if (has_no_room) return Outcome();
+  std::vector<Part> own = PartsOf(0, Side::kReads, room_.own(0));
   Note(ReadParts(own, read));
   for (std::size_t number = 0; number < rounds_.size(); ++number) {
     UCP_ASSIGN_OR_RETURN(own, RunRound(number, own, read));
@@ -305,11 +289,14 @@ llvm::Error Exchange::Run(Read read) {
       Note(has_failed.takeError());
       break;
     }
-    // Agree() prefers what the other one says.
-    if (*has_failed && !failure_) return Fail(ErrorCode::kCancelled, "interrupted");
-    if (*has_failed) break;
+    if (*has_failed) return Outcome();
   }
-  return failure_ ? MakeError(failure_->code, failure_->message) : llvm::Error::success();
+  return failure_ ? Outcome() : llvm::Error::success();
+}
+
+// Agree() prefers what another rank says.
+llvm::Error Exchange::Outcome() const {
+  return failure_ ? MakeError(failure_->code, failure_->message) : Fail(ErrorCode::kCancelled, "interrupted");
 }
 
 }  // namespace ucp

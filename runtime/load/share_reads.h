@@ -1,5 +1,6 @@
 // Contents that several ranks want are read by one of them and given to the others, and to nobody else. Each of them
-// reads a stretch of its own, so that files are read in order and not all ranks begin with the same one.
+// reads a stretch of its own, so that files are read in order and not all ranks begin with the same one. A room
+// (exchange_room.h) holds what is on its way.
 #pragma once
 
 #include <llvm/ADT/STLFunctionalExtras.h>
@@ -16,6 +17,7 @@
 #include "compiler/support/parallel.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/load/contents.h"
+#include "runtime/load/exchange_room.h"
 #include "runtime/load/share_schedule.h"
 
 namespace ucp {
@@ -31,19 +33,18 @@ class Exchange {
   // Returns the least that is worth it: a megabyte, and room for a number from each rank.
   static std::uint64_t LeastMemory(int ranks) { return (static_cast<std::uint64_t>(ranks) + 4096) << 8; }
 
-  // Fills `bytes` with the elements of a range.
-  using Read = llvm::function_ref<llvm::Error(unsigned thread, const TargetRange&, std::span<std::byte> bytes)>;
+  using Read = ExchangeRoom::Read;
 
-  // All must outlive this. `contents` is this rank's; records that nobody shares are left alone.
-  Exchange(const Plan& plan, const Places& places, const std::vector<SharedContents>& contents, Communicator& ranks,
+  // All must outlive this. `contents` is this rank's; records that nobody shares are left alone. All ranks have the
+  // same kind of room.
+  Exchange(const Plan& plan, const std::vector<SharedContents>& contents, Communicator& ranks, ExchangeRoom& room,
            const ExchangeOptions& options)
-      : plan_(plan), places_(places), contents_(contents), ranks_(ranks), options_(options) {}
+      : plan_(plan), contents_(contents), ranks_(ranks), room_(room), options_(options) {}
 
   // All ranks call it. A failure of one ends it for all: that rank has its error, and the others are cancelled.
   [[nodiscard]] llvm::Error Run(Read read);
 
   std::uint64_t bytes_received() const { return bytes_received_; }
-  std::uint64_t buffer_bytes() const { return own_[0].size() + own_[1].size() + taken_.size(); }
 
  private:
   // The part of one set that one rank reads in one turn: pieces [first, end).
@@ -69,27 +70,26 @@ class Exchange {
   std::string EncodeSets() const;
   std::uint64_t BytesOf(const Set& set, const Piece& piece) const;
   std::uint64_t BytesOf(const Part& part) const;
-  void MakeRoom();
-  std::vector<Part> PartsOf(std::size_t round, Side side, std::vector<std::byte>& room) const;
+  [[nodiscard]] llvm::Error MakeRoom();
+  std::vector<Part> PartsOf(std::size_t round, Side side, std::span<std::byte> left) const;
+  std::vector<PieceInRoom> PiecesOf(const std::vector<Part>& parts) const;
   llvm::Error ReadParts(const std::vector<Part>& parts, Read read) const;
   llvm::Expected<std::vector<Part>> RunRound(std::size_t number, const std::vector<Part>& own, Read read);
   llvm::Error Deliver(const std::vector<Part>& own, const std::vector<Part>& taken);
-  void Place(const std::vector<Part>& parts);
   void Note(llvm::Error error);
   llvm::Expected<bool> HasAnyFailed();
+  llvm::Error Outcome() const;  // Once any rank has failed.
 
   const Plan& plan_;
-  const Places& places_;
   const std::vector<SharedContents>& contents_;
   Communicator& ranks_;
+  ExchangeRoom& room_;
   const ExchangeOptions options_;
   std::uint64_t round_bytes_ = 0;
   std::uint64_t chunk_bytes_ = 0;
   std::vector<Set> sets_;                  // This rank's.
   std::vector<std::vector<Part>> rounds_;  // The parts that this rank reads or takes in each.
-  std::vector<std::byte> own_[2];          // Given in this round, and read for the next one, by turns.
-  std::vector<std::byte> taken_;
-  std::optional<FailureText> failure_;  // This rank's.
+  std::optional<FailureText> failure_;     // This rank's.
   std::uint64_t bytes_received_ = 0;
 };
 

@@ -93,7 +93,7 @@ std::uint64_t DeviceRings::LeastMemory(unsigned threads, std::size_t devices) {
 }
 
 llvm::Expected<DeviceRings> DeviceRings::Make(Places& places, unsigned threads, std::uint64_t host_bytes,
-                                              std::uint64_t device_bytes) {
+                                              std::uint64_t device_bytes, bool leaves_half) {
   DeviceRings rings;
   const std::vector<const Device*> devices = places.Devices();
   const std::size_t slots = SlotsFor(threads);
@@ -105,17 +105,24 @@ llvm::Expected<DeviceRings> DeviceRings::Make(Places& places, unsigned threads, 
                 HumanBytes(device_bytes), threads, threads == 1 ? "thread" : "threads", HumanBytes(least), least,
                 OptionName(UserOption::kDeviceMemory), OptionName(UserOption::kThreads));
   }
+  const std::uint64_t most_of_device = leaves_half ? std::max(device_bytes / 2, least) : device_bytes;
   for (const Device* device : devices) {
-    const std::uint64_t most = std::min(host_bytes / devices.size(), device_bytes) / slots;
+    const std::uint64_t most = std::min(host_bytes / devices.size(), most_of_device) / slots;
     constexpr std::uint64_t kPage = 4096;
     const std::uint64_t slot_bytes = std::min(most / kPage * kPage, SlotRing::kMostSlotBytes);
     UCP_ASSIGN_OR_RETURN(std::unique_ptr<SlotRing> ring, SlotRing::Make(*device, slots, slot_bytes));
     rings.host_bytes_ += slots * slot_bytes;
+    rings.left_device_bytes_ = device_bytes - slots * slot_bytes;
     rings.packings_.push_back(std::make_unique<Packing>(*ring));
     rings.rings_.push_back(std::move(ring));
     places.ReachBy(*device, *rings.packings_.back());
   }
   return rings;
+}
+
+llvm::Expected<std::span<std::byte>> DeviceRings::Allocate(const SlotRing& ring, std::uint64_t bytes) {
+  UCP_ASSIGN_OR_RETURN(memory_.emplace_back(), DeviceMemory::Make(ring.device(), bytes));
+  return memory_.back().bytes();
 }
 
 SlotCounts DeviceRings::counts() const {

@@ -26,18 +26,26 @@ class DeviceRings {
   static std::uint64_t LeastMemory(unsigned threads, std::size_t devices);
 
   // For every device that has a place. `host_bytes` is for all of them, at least as above, and `device_bytes` for each:
-  // too little is kUsage. The devices must outlive this.
+  // too little is kUsage. `leaves_half`: of the latter for something else, if the rest suffices. The devices must
+  // outlive this.
   static llvm::Expected<DeviceRings> Make(Places& places, unsigned threads, std::uint64_t host_bytes,
-                                          std::uint64_t device_bytes);
+                                          std::uint64_t device_bytes, bool leaves_half = false);
 
   std::span<const std::unique_ptr<SlotRing>> rings() const { return rings_; }
   std::uint64_t host_bytes() const { return host_bytes_; }
+  std::uint64_t left_device_bytes() const { return left_device_bytes_; }  // Of each device.
+
+  // Returns memory of a ring's device that lasts until its streams have ended, and so as long as anything uses it.
+  llvm::Expected<std::span<std::byte>> Allocate(const SlotRing& ring, std::uint64_t bytes);
+
   SlotCounts counts() const;
 
  private:
+  std::vector<DeviceMemory> memory_;
   std::vector<std::unique_ptr<SlotRing>> rings_;
   std::vector<std::unique_ptr<Packing>> packings_;
   std::uint64_t host_bytes_ = 0;
+  std::uint64_t left_device_bytes_ = 0;
 };
 
 // Returns the contents that lie on one device (null: the host), with the copies that also lie there.

@@ -169,6 +169,8 @@ nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>
   told["bytes_placed"] = report.bytes_placed;
   told["bytes_read"] = report.bytes_read;
   told["bytes_received"] = report.bytes_received;
+  told["bytes_from_gpus"] = report.bytes_from_peers;
+  if (!report.why_by_hosts.empty()) told["why_by_hosts"] = Printable(report.why_by_hosts);
   told["bytes_read_by_all"] = report.bytes_read_by_all;
   told["as_stored"] = report.is_as_stored;
   told["seconds"] = report.seconds;

@@ -11,10 +11,13 @@ import sys
 import unittest
 from typing import Any
 
+from ranks import CAN_RUN, ENVIRONMENT, WHY_NOT
+
 from programs import GPT_SPEC, PROGRAMS, SOURCE, ProgramTest
 
 FIXTURES = SOURCE / "tests" / "fixtures"
 STAND_IN = PROGRAMS.parent / "lib" / "ucp_host_device.so"
+NCCL_STAND_IN = PROGRAMS.parent / "nccl_stand_in"
 
 
 class DeviceTest(ProgramTest):
@@ -197,6 +200,91 @@ class WithStandIn(DeviceTest):
                 device = () if "--device" in options else ("--device", "cuda")
                 result = self.run_installed("load", source, "--to", "universal", *device, *options, stand_in=stand_in)
                 self.assert_refused(result, code, *words)
+
+
+@unittest.skipUnless(CAN_RUN, WHY_NOT)
+@unittest.skipUnless(STAND_IN.exists() and NCCL_STAND_IN.exists(), "the stand-ins for a GPU and NCCL are not built")
+class RanksWithStandIn(DeviceTest):
+    """Each rank has a GPU, and NCCL is a folder of messages that come late."""
+
+    def setUp(self) -> None:
+        """All plugins lie beside the program."""
+        super().setUp()
+        shutil.copy2(STAND_IN, self.installed / "ucp_cuda.so")
+        for file in (PROGRAMS / "ucp_mpi.so", NCCL_STAND_IN / "ucp_nccl.so", NCCL_STAND_IN / "libnccl.so.2"):
+            shutil.copy2(file, self.installed / file.name)
+
+    def mpirun(
+        self, ranks: int, fixture: str, target: str, *options: object, nccl: str = "", stand_in: str = "delay=300"
+    ) -> subprocess.CompletedProcess[str]:
+        """A load whose every element is compared; `nccl` says what its stand-in is like."""
+        source = FIXTURES / fixture / "checkpoint"
+        words = ("--to", target, "--device", "cuda", "--compare", "--threads", 2, *options)
+        return subprocess.run(
+            [str(word) for word in ("mpirun", "-n", ranks, self.installed / "ucprun", "load", source, *words)],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=ENVIRONMENT | {"UCP_HOST_DEVICE": "devices=8," + stand_in, "UCP_STAND_IN_NCCL": nccl},
+        )
+
+    def load(self, ranks: int, fixture: str, target: str, *options: object, nccl: str = "") -> list[dict[str, Any]]:
+        """The reports of all ranks."""
+        result = self.mpirun(ranks, fixture, target, "--json", *options, nccl=nccl)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        reports: list[dict[str, Any]] = json.loads(result.stdout)["ranks"]
+        for number, report in enumerate(reports):
+            self.assertEqual((report["device"], report["elements_that_differ"]), (f"cuda:{number}", 0))
+            self.assertGreater(report["elements_compared"], 0)
+        return reports
+
+    def test_what_all_want_crosses_the_bus_once(self) -> None:
+        """And by the hosts once for each GPU; both ways the same bytes are read, and the same received."""
+
+        def total(reports: list[dict[str, Any]], key: str) -> int:
+            return sum(report[key] for report in reports)
+
+        by_gpus = self.load(4, "zero1_dp4", "universal")
+        by_hosts = self.load(4, "zero1_dp4", "universal", nccl="one_gpu")
+        for key in ("bytes_read", "bytes_received", "bytes_placed"):
+            self.assertEqual(total(by_gpus, key), total(by_hosts, key))
+        self.assertEqual(total(by_gpus, "bytes_from_gpus"), total(by_gpus, "bytes_received"))
+        self.assertEqual(total(by_hosts, "bytes_from_gpus"), 0)
+        placed = by_gpus[0]["bytes_placed"]
+        self.assertGreater(total(by_gpus, "bytes_from_gpus"), 2.9 * placed)
+        self.assertLess(total(by_gpus, "bytes_to_device"), 1.2 * placed)
+        self.assertGreater(total(by_hosts, "bytes_to_device"), 3.9 * placed)
+        self.assertNotIn("why_by_hosts", by_gpus[0])
+        self.assertIn("ncclCommInitRank: invalid usage", by_hosts[0]["why_by_hosts"])
+
+    def test_parts_of_the_ranks_share_what_they_want(self) -> None:
+        """Replicas, and what tensor parallelism does not cut, in rounds through little memory."""
+        for ranks, fixture, target, options in (
+            (3, "zero1_dp4", "deepspeed:dp=3,zero=2", ("--device-memory", "2MiB")),
+            (4, "gpt_pp2_tp2_dp2", "deepspeed:pp=1,tp=2,dp=2", ("--spec", GPT_SPEC)),
+            (2, "bf16_masters_zero2", "safetensors:dtype=bf16", ("--check",)),
+        ):
+            with self.subTest(fixture=fixture, target=target):
+                reports = self.load(ranks, fixture, target, *options)
+                self.assertGreater(sum(report["bytes_from_gpus"] for report in reports), 1000)
+
+    def test_the_text_says_which_way(self) -> None:
+        """And why it was the longer one."""
+        result = self.mpirun(2, "zero1_dp2", "universal")
+        self.assertRegex(result.stdout, r"(?m)^rank 1: .* came to cuda:1 in .* kernels?; [\d.]+ [KM]B from other GPUs$")
+        (self.installed / "ucp_nccl.so").unlink()
+        result = self.mpirun(2, "zero1_dp2", "universal")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("went by way of the hosts: this ucp was built without NCCL", result.stdout)
+
+    def test_a_call_that_fails_ends_all_ranks(self) -> None:
+        """With one sentence."""
+        result = self.mpirun(2, "zero1_dp2", "universal", stand_in="fail_at=60")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stderr.count(": error: "), 1, result.stderr)
+        self.assertIn("told to fail", result.stderr)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from held import checkpoint
 from ucp_checkpoint._arrays import device_name
 
 STAND_IN = BIN.parent / "lib" / "ucp_host_device.so"
+NCCL_STAND_IN = BIN.parent / "nccl_stand_in"
 
 PRETENDING = """
 import sys
@@ -65,6 +66,56 @@ except ucp.Error as error:
     assert (error.code, str(error)) == ("usage", "`cuda:7`: this process sees 2 GPUs, counted from 0"), error
 else:
     raise AssertionError("there was a GPU of that number")
+print("done")
+"""
+
+PRETENDING_RANKS = """
+import sys
+import torch
+import torch.distributed as dist
+import ucp_checkpoint as ucp
+import ucp_checkpoint._arrays, ucp_checkpoint._into, ucp_checkpoint._load, ucp_checkpoint._target
+
+class Pretending(ucp._arrays.Torch):
+    def __init__(self, device):
+        super().__init__("cpu")
+        self.device = str(device)
+    def settle(self):
+        pass
+
+path, rank, meeting = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+world = dist.group.WORLD
+plain = ucp.load(path, to="universal")
+framework_of = ucp._load.framework_of
+ucp._load.framework_of = lambda name, device: Pretending(device)
+found = ucp.load(path, to="universal", group=world, device=f"cuda:{rank}", device_memory="8MiB")
+assert found.keys() == plain.keys()
+for tensor, states in plain.items():
+    for state, value in states.items():
+        assert torch.equal(found[tensor][state].view(torch.uint8), value.view(torch.uint8)), (tensor, state)
+report = found.report
+assert report["bytes_from_gpus"] == report["bytes_received"] > 0, report
+assert report["bytes_to_devices"] < 0.7 * report["bytes_placed"], report
+assert "why_by_hosts" not in report
+
+names = {"blocks.0.up.bias": [50], "blocks.0.norm.weight": [33], "blocks.0.up.weight": [50, 33]}
+into = {name: torch.full(shape, 7.0) for name, shape in names.items()}
+ucp._target.device_name = lambda device: f"cuda:{rank}"
+ucp._into.settle = lambda devices: None
+report = ucp.load_into(into, path, strict=False, group=world).report
+assert report["bytes_from_gpus"] == report["bytes_received"] == report["bytes_placed"] - report["bytes_read"], report
+assert rank == 0 or report["bytes_from_gpus"] > 0, report  # Rank 0 reads them all, as they are small.
+ucp._target.device_name = lambda device: None if rank == 0 else "cuda:1"
+report = ucp.load_into(into, path, strict=False, group=world).report
+assert report["bytes_from_gpus"] == 0, report
+assert rank == 0 or "rank 0 loads into other memory" in report["why_by_hosts"], report
+ucp._target.device_name = lambda device: None
+again = {name: torch.zeros(shape) for name, shape in names.items()}
+ucp.load_into(again, path, strict=False)
+for name, value in into.items():
+    assert torch.equal(value, again[name]), name
+dist.destroy_process_group()
 print("done")
 """
 
@@ -163,6 +214,8 @@ def pretending(tmp_path: Path) -> dict[str, str]:
             (package / source.name).symlink_to(source.resolve())
     (package / "bin").mkdir()
     (package / "bin" / "ucp_cuda.so").symlink_to(STAND_IN)
+    for name in ("ucp_nccl.so", "libnccl.so.2"):
+        (package / "bin" / name).symlink_to(NCCL_STAND_IN / name)
     settings = {"PYTHONPATH": str(tmp_path), "UCP_HOST_DEVICE": "checks=0,delay=300", "UCP_WRITER": str(BIN / "ucprun")}
     return os.environ | settings
 
@@ -172,6 +225,16 @@ def test_memory_of_a_device_is_filled_by_its_address(pretending: dict[str, str])
     result = subprocess.run([sys.executable, "-c", PRETENDING, checkpoint("zero1_dp4")], env=pretending, check=False,
                             capture_output=True, text=True, timeout=120)  # fmt: skip
     assert result.stdout == "done\n", result.stderr
+
+
+def test_ranks_send_from_device_to_device(pretending: dict[str, str], tmp_path: Path) -> None:
+    """Each its half, where all of them load into a device; else by way of the hosts."""
+    words = [sys.executable, "-c", PRETENDING_RANKS, checkpoint("zero1_dp4")]
+    ranks = [subprocess.Popen([*words, str(rank), tmp_path / "meeting"], env=pretending, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(2)]  # fmt: skip
+    for rank in ranks:
+        output, errors = rank.communicate(timeout=120)
+        assert output == "done\n", errors
 
 
 def test_tensors_of_a_device_are_saved_from_its_memory(pretending: dict[str, str], tmp_path: Path) -> None:

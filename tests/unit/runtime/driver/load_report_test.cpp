@@ -17,6 +17,8 @@ RankLoad SomeLoad() {
   load.device = "cuda:1";
   load.report.bytes_read = 1000;
   load.report.bytes_received = 70;
+  load.report.bytes_from_peers = 60;
+  load.report.why_by_hosts = "the reason";
   load.report.seconds = 1.5;
   load.report.is_as_stored = true;
   load.comparison = LoadedComparison{};
@@ -32,6 +34,8 @@ TEST(LoadReportTest, ArrivesAsItWas) {
   EXPECT_EQ(load.device, "cuda:1");
   EXPECT_EQ(load.report.bytes_read, 1000u);
   EXPECT_EQ(load.report.bytes_received, 70u);
+  EXPECT_EQ(load.report.bytes_from_peers, 60u);
+  EXPECT_EQ(load.report.why_by_hosts, "the reason");
   EXPECT_DOUBLE_EQ(load.report.seconds, 1.5);
   EXPECT_TRUE(load.report.is_as_stored);
   ASSERT_TRUE(load.comparison);

@@ -35,7 +35,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   if (bytes > kMostBytes) return cudaErrorMemoryAllocation;
   auto* host = new std::byte[bytes];
   std::memset(host, 0xdb, bytes);
-  *memory = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(host) + kOnDevice);
+  *memory = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(host) | kOnDevice);
   return cudaSuccess;
 }
 

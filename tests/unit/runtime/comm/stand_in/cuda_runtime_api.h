@@ -37,8 +37,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 
-// Between an address of the device and the host's memory that stands for it.
-constexpr std::uintptr_t kOnDevice = std::uintptr_t{1} << 56;
+// Between an address of the device and the host's memory that stands for it: as in runtime/gpu/host_device.cpp, since
+// bytes that lie on a device are also that one's.
+constexpr std::uintptr_t kOnDevice = std::uintptr_t{1} << 62;
 inline std::byte* HostAddress(const void* device) {
-  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(device) - kOnDevice);
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(device) & ~kOnDevice);
 }

@@ -1,128 +1,169 @@
-// Ranks find each other by the id, and meet in numbered operations: each posts what it gives, and takes what it is to
-// get when it is there. A rank that aborts leaves word for the others.
-#include <atomic>
+// Ranks are threads of one process or of several on one machine: they find each other by the id, which is a folder, and
+// send each other files in it. A rank that aborts leaves word for the others.
+//
+// It is late on purpose: nothing is read, and nothing arrives, before the stream has been asked for it a few times, so
+// that a caller that does not wait for it sends or finds other bytes.
+#include <stdlib.h>
+
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <set>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/runtime/comm/stand_in/nccl.h"
 
 namespace {
 
-struct Operation {
-  std::map<int, std::vector<std::byte>> given;  // By rank.
-  int ranks_done = 0;
-};
+namespace fs = std::filesystem;
 
-struct Job {
-  std::mutex mutex;  // Protects all below.
-  int size = 0;
-  std::set<int> joined;
-  bool is_aborted = false;
-  std::map<std::uint64_t, Operation> operations;
-};
-
-std::shared_ptr<Job> JobOf(const ncclUniqueId& id) {
-  static std::mutex mutex;
-  static std::map<std::string, std::shared_ptr<Job>> jobs;
-  std::lock_guard lock(mutex);
-  std::shared_ptr<Job>& job = jobs[std::string(id.internal, sizeof(id.internal))];
-  if (job == nullptr) job = std::make_shared<Job>();
-  return job;
-}
-
-// Calls `take` for the operation as soon as `give` ranks have posted; whether that was so.
-template <typename Take>
-bool Meet(Job& job, std::uint64_t number, std::size_t give, Take take) {
-  Operation& operation = job.operations[number];
-  if (operation.given.size() < give) return false;
-  take(operation);
-  if (++operation.ranks_done == job.size) job.operations.erase(number);
-  return true;
+// UCP_STAND_IN_NCCL: "one_gpu", which NCCL does not join, or nothing.
+bool IsLike(const char* what) {
+  const char* told = std::getenv("UCP_STAND_IN_NCCL");
+  return told != nullptr && std::strcmp(told, what) == 0;
 }
 
 }  // namespace
 
 struct ncclComm {
-  std::shared_ptr<Job> job;
+  fs::path folder;
   int rank = 0;
-  std::uint64_t operations = 0;
+  int size = 0;
+  int arrived = 0;          // So many of the first ranks have joined.
+  std::map<int, int> sent;  // By the other rank: how many.
+  std::map<int, int> received;
+  std::minstd_rand random;
+
+  fs::path Message(int from, int to, int number) const {
+    return folder / (std::to_string(from) + "-" + std::to_string(to) + "-" + std::to_string(number));
+  }
+  fs::path Member(int member) const { return folder / ("rank-" + std::to_string(member)); }
+  bool IsAborted() const { return fs::exists(folder / "aborted"); }
+
+  void Mark(const fs::path& path) const { std::ofstream(path).flush(); }
+
+  void Leave() {
+    Mark(folder / ("left-" + std::to_string(rank)));
+    for (int other = 0; other < size; ++other) {
+      if (!fs::exists(folder / ("left-" + std::to_string(other)))) return;
+    }
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
 };
+
+namespace {
+
+// Gives a stream something that is tried again and again, once it has been asked for it some times.
+template <typename Try>
+void GiveLate(ncclComm& comm, cudaStream_t stream, Try attempt) {
+  constexpr unsigned kMostLooks = 20;
+  auto looks = static_cast<int>(comm.random() % kMostLooks);
+  stream->work.emplace_back([looks, attempt]() mutable { return looks-- <= 0 && attempt(); });
+}
+
+void Post(ncclComm& comm, const void* bytes, std::size_t count, int to, cudaStream_t stream) {
+  const fs::path path = comm.Message(comm.rank, to, comm.sent[to]++);
+  GiveLate(comm, stream, [path, bytes, count] {
+    const fs::path unfinished = path.string() + "-unfinished";
+    std::ofstream(unfinished, std::ios::binary)
+        .write(reinterpret_cast<const char*>(HostAddress(bytes)), static_cast<std::streamsize>(count));
+    fs::rename(unfinished, path);
+    return true;
+  });
+}
+
+// Bytes of another size stay where they are, and so this never comes to an end, as with NCCL.
+void Take(ncclComm& comm, void* place, std::size_t count, int from, cudaStream_t stream) {
+  const fs::path path = comm.Message(from, comm.rank, comm.received[from]++);
+  GiveLate(comm, stream, [path, place, count] {
+    std::error_code missing;
+    if (fs::file_size(path, missing) != count || missing) return false;
+    std::ifstream(path, std::ios::binary)
+        .read(reinterpret_cast<char*>(HostAddress(place)), static_cast<std::streamsize>(count));
+    fs::remove(path);
+    return true;
+  });
+}
+
+}  // namespace
 
 extern "C" {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  static std::atomic<int> made = 0;
+  std::string folder = (fs::temp_directory_path() / "ucp-nccl-XXXXXX").string();
   std::memset(id->internal, 0, sizeof(id->internal));
-  const std::string text = "job " + std::to_string(++made);
-  std::memcpy(id->internal, text.data(), text.size());
+  if (folder.size() >= sizeof(id->internal) || ::mkdtemp(folder.data()) == nullptr) return ncclInvalidUsage;
+  std::memcpy(id->internal, folder.data(), folder.size());
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config->magic != 0xcafebeef || config->blocking != 0) return ncclInvalidUsage;
-  std::shared_ptr<Job> job = JobOf(id);
-  std::lock_guard lock(job->mutex);
-  job->size = size;
-  if (!job->joined.insert(rank).second) return ncclInvalidUsage;
-  *comm = new ncclComm{job, rank};
+  auto made = std::make_unique<ncclComm>();
+  made->folder = id.internal;
+  made->rank = rank;
+  made->size = size;
+  made->random.seed(static_cast<unsigned>(rank) + 1);
+  if (IsLike("one_gpu") || fs::exists(made->Member(rank))) {
+    made->Leave();
+    return ncclInvalidUsage;
+  }
+  made->Mark(made->Member(rank));
+  *comm = made.release();
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  std::lock_guard lock(comm->job->mutex);
-  const bool all_are_here = comm->job->joined.size() == static_cast<std::size_t>(comm->job->size);
-  *error = comm->job->is_aborted ? ncclRemoteError : all_are_here ? ncclSuccess : ncclInProgress;
+  while (comm->arrived < comm->size && fs::exists(comm->Member(comm->arrived))) ++comm->arrived;
+  *error = comm->IsAborted() ? ncclRemoteError : comm->arrived == comm->size ? ncclSuccess : ncclInProgress;
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclInProgress; }
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  comm->Leave();
   delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  {
-    std::lock_guard lock(comm->job->mutex);
-    comm->job->is_aborted = true;
-  }
+  comm->Mark(comm->folder / "aborted");
+  comm->Leave();
   delete comm;
   return ncclSuccess;
 }
 
+ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  Post(*comm, send, count, peer, stream);
+  return ncclInProgress;
+}
+
+ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  Take(*comm, receive, count, peer, stream);
+  return ncclInProgress;
+}
+
 ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t count, ncclDataType_t, ncclComm_t comm,
                            cudaStream_t stream) {
-  stream->work.emplace_back([=, job = comm->job, rank = comm->rank, number = comm->operations++] {
-    std::lock_guard lock(job->mutex);
-    const std::byte* mine = HostAddress(send);
-    job->operations[number].given.try_emplace(rank, mine, mine + count);
-    return Meet(*job, number, static_cast<std::size_t>(job->size), [&](const Operation& operation) {
-      std::byte* place = HostAddress(receive);
-      for (const auto& [from, bytes] : operation.given) {
-        std::memcpy(place + static_cast<std::size_t>(from) * count, bytes.data(), bytes.size());
-      }
-    });
-  });
+  for (int to = 0; to < comm->size; ++to) Post(*comm, send, count, to, stream);
+  for (int from = 0; from < comm->size; ++from) {
+    Take(*comm, static_cast<std::byte*>(receive) + static_cast<std::size_t>(from) * count, count, from, stream);
+  }
   return ncclInProgress;
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-  stream->work.emplace_back([=, job = comm->job, rank = comm->rank, number = comm->operations++] {
-    std::lock_guard lock(job->mutex);
-    const std::byte* mine = HostAddress(send);
-    if (rank == root) job->operations[number].given.try_emplace(root, mine, mine + count);
-    return Meet(*job, number, 1, [&](const Operation& operation) {
-      const std::vector<std::byte>& bytes = operation.given.begin()->second;
-      if (rank != root) std::memcpy(HostAddress(receive), bytes.data(), bytes.size());
-    });
-  });
+  for (int to = 0; to < comm->size && comm->rank == root; ++to) Post(*comm, send, count, to, stream);
+  Take(*comm, receive, count, root, stream);
   return ncclInProgress;
 }
 

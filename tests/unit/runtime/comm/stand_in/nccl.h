@@ -1,5 +1,5 @@
 // As much of NCCL as runtime/comm/nccl_plugin.cpp calls, as NCCL's own header declares it. nccl.cpp beside it is a
-// libnccl.so.2 whose ranks are threads of one process.
+// libnccl.so.2 whose ranks are threads or processes of one machine.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,6 +41,10 @@ ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t count, n
                            cudaStream_t stream);
 ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
+ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 const char* ncclGetErrorString(ncclResult_t code);

@@ -1,0 +1,99 @@
+// On a device, a piece is read into a slot of the ring, and the slot is sent off to the room. From there NCCL reads it,
+// and into the room of each other rank NCCL writes it. One launch puts the pieces of a round in their places. Streams
+// know nothing of one another, and nothing of NCCL's: each of the three waits until the device is done.
+#include "runtime/load/exchange_room.h"
+
+#include <array>
+
+#include "compiler/support/error.h"
+
+namespace ucp {
+namespace {
+
+// Where the pieces of each slot begin, and the end of the last.
+std::vector<std::size_t> SlotsOf(std::span<const PieceInRoom> pieces, std::uint64_t slot_bytes) {
+  std::vector<std::size_t> begins{0};
+  SlotRoom room(slot_bytes);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Numbers plain{.count = pieces[i].bytes.size()};
+    if (!room.Fits(plain, 1)) {
+      begins.push_back(i);
+      room = SlotRoom(slot_bytes);
+    }
+    room.Add(plain, 1);
+  }
+  if (!pieces.empty()) begins.push_back(pieces.size());
+  return begins;
+}
+
+}  // namespace
+
+std::uint64_t HostRoom::held_at_once() const {
+  constexpr std::uint64_t kHeld = 4;  // Bytes that are given, read and taken, and a copy to be sent.
+  return kHeld + (ranks_.DeliversAllToAll() ? static_cast<std::uint64_t>(ranks_.size()) : 0);
+}
+
+llvm::Error HostRoom::Make(std::uint64_t own_bytes, std::uint64_t taken_bytes) {
+  memory_.resize(2 * own_bytes + taken_bytes);
+  own_[0] = std::span(memory_).first(own_bytes);
+  own_[1] = std::span(memory_).subspan(own_bytes, own_bytes);
+  taken_ = std::span(memory_).last(taken_bytes);
+  return llvm::Error::success();
+}
+
+llvm::Error HostRoom::ReadPieces(std::span<const PieceInRoom> pieces, const ParallelOptions& parallel, Read read) {
+  return ForEachInParallel(pieces.size(), parallel, [&](unsigned thread, std::uint64_t number) {
+    const PieceInRoom& one = pieces[number];
+    return read(thread, RangeOf(*one.content, one.piece), one.bytes);
+  });
+}
+
+llvm::Error HostRoom::Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) {
+  return ranks_.Deliver(sending, receiving);
+}
+
+llvm::Error HostRoom::Place(std::span<const PieceInRoom> pieces) {
+  for (const PieceInRoom& one : pieces) PlaceAll(places_, *one.content, one.piece, one.bytes);
+  return llvm::Error::success();
+}
+
+llvm::Error DeviceRoom::Make(std::uint64_t own_bytes, std::uint64_t taken_bytes) {
+  UCP_ASSIGN_OR_RETURN(memory_, rings_.Allocate(ring_, 2 * own_bytes + taken_bytes));
+  own_[0] = memory_.first(own_bytes);
+  own_[1] = memory_.subspan(own_bytes, own_bytes);
+  taken_ = memory_.last(taken_bytes);
+  return llvm::Error::success();
+}
+
+llvm::Error DeviceRoom::ReadPieces(std::span<const PieceInRoom> pieces, const ParallelOptions& parallel, Read read) {
+  const std::vector<std::size_t> begins = SlotsOf(pieces, ring_.slot_bytes());
+  auto fill = [&](unsigned thread, std::uint64_t slot) -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(SlotTransfer transfer, ring_.Begin());
+    for (const PieceInRoom& one : pieces.subspan(begins[slot], begins[slot + 1] - begins[slot])) {
+      const std::array places = {one.bytes.data()};
+      const std::span<std::byte> place = transfer.Add({.count = one.bytes.size()}, places);
+      UCP_RETURN_IF_ERROR(read(thread, RangeOf(*one.content, one.piece), place));
+    }
+    return transfer.Send();
+  };
+  UCP_RETURN_IF_ERROR(ForEachInParallel(begins.size() - 1, parallel, fill));
+  return ring_.Wait();
+}
+
+llvm::Error DeviceRoom::Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) {
+  return peers_.Deliver(sending, receiving);
+}
+
+llvm::Error DeviceRoom::Place(std::span<const PieceInRoom> pieces) {
+  std::vector<BytesInBuffer> moves;
+  for (const PieceInRoom& one : pieces) {
+    const auto from = static_cast<std::uint64_t>(one.bytes.data() - memory_.data());
+    ForEachPlace(*one.content, one.piece, [&](RecordId record, std::uint64_t begin) {
+      moves.push_back({from, places_.Of(record).subspan(begin, one.bytes.size())});
+    });
+  }
+  UCP_RETURN_IF_ERROR(ring_.Move(moves, memory_.data()));
+  return ring_.Wait();
+}
+
+}  // namespace ucp

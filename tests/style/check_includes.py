@@ -44,6 +44,8 @@ DCP_WRITE = "compiler/formats/dcp/write"
 DCP_ENTRIES = "compiler/formats/dcp/entries"
 DCP_TORCH_CHECKPOINTING = "compiler/formats/dcp/torch_checkpointing"
 MEGATRON = "compiler/formats/megatron"
+MEGATRON_RULES = "compiler/formats/megatron/rules"
+MEGATRON_WRITE = "compiler/formats/megatron/write"
 DEEPSPEED_COMMON = "compiler/formats/deepspeed/common"
 DEEPSPEED = "compiler/formats/deepspeed/native"
 DEEPSPEED_READ = "compiler/formats/deepspeed/native/read"
@@ -142,7 +144,9 @@ ALLOWED: dict[str, set[str]] = {
         SUPPORT,
     },
     # Megatron Core stores its tensors in dcp's container, which is read by dcp's code.
-    MEGATRON: {DCP, DCP_ENTRIES, DCP_WRITE, FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SETS, SUPPORT},
+    MEGATRON_RULES: {DCP_ENTRIES, FORMATS, PYTORCH_VALUES, LAYOUT, SUPPORT},
+    MEGATRON_WRITE: {MEGATRON_RULES, DCP, DCP_ENTRIES, DCP_WRITE, FORMATS, PYTORCH_VALUES, LAYOUT, SUPPORT},
+    MEGATRON: {MEGATRON_RULES, DCP, DCP_ENTRIES, FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SETS, SUPPORT},
     DEEPSPEED_COMMON: {FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
     DEEPSPEED: {DEEPSPEED_COMMON, FORMATS, PYTORCH_ARCHIVE, SUPPORT},
     DEEPSPEED_READ_RANKS: {DEEPSPEED_COMMON, FORMATS, PYTORCH_VALUES, SUPPORT},
@@ -232,9 +236,10 @@ ALLOWED: dict[str, set[str]] = {
 MOST_OTHERS = 9
 LONG_ROWS = {COMPILER_DRIVER, RUNTIME_DRIVER, PYTHON}
 
-# The file that lists the formats knows them all, and that of DeepSpeed its two sides.
+# The file that lists the formats knows them all, and those of DeepSpeed and Megatron Core their sides.
 ALLOWED_TO_FILE: dict[str, set[str]] = {
     "compiler/formats/format_list.cpp": {DCP, DEEPSPEED, MEGATRON, SAFETENSORS, UNIVERSAL},
+    "compiler/formats/megatron/megatron.cpp": {DCP_WRITE, MEGATRON_WRITE},
     "compiler/formats/deepspeed/native/deepspeed.cpp": {DEEPSPEED_READ, DEEPSPEED_WRITE, DEEPSPEED_WRITE_JOB},
 }
 

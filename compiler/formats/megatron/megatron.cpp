@@ -5,12 +5,12 @@
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/write/cut.h"
 #include "compiler/formats/dcp/write/options.h"
-#include "compiler/formats/megatron/common_file.h"
-#include "compiler/formats/megatron/keys.h"
 #include "compiler/formats/megatron/read.h"
-#include "compiler/formats/megatron/stacks.h"
-#include "compiler/formats/megatron/target_options.h"
-#include "compiler/formats/megatron/write.h"
+#include "compiler/formats/megatron/rules/keys.h"
+#include "compiler/formats/megatron/write/common_file.h"
+#include "compiler/formats/megatron/write/stacks.h"
+#include "compiler/formats/megatron/write/target_options.h"
+#include "compiler/formats/megatron/write/write.h"
 #include "compiler/support/error.h"
 
 namespace ucp {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/megatron/arguments.h"
+#include "compiler/formats/megatron/rules/arguments.h"
 #include "compiler/formats/pytorch/values/value.h"
 
 namespace ucp::megatron {

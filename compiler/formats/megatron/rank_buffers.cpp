@@ -8,7 +8,7 @@
 #include <numeric>
 #include <optional>
 
-#include "compiler/formats/megatron/module_order.h"
+#include "compiler/formats/megatron/rules/module_order.h"
 
 namespace ucp::megatron {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "compiler/formats/dcp/entries/entry.h"
-#include "compiler/formats/megatron/arguments.h"
+#include "compiler/formats/megatron/rules/arguments.h"
 
 namespace ucp::megatron {
 

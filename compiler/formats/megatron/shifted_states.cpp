@@ -13,17 +13,15 @@
 #include <string_view>
 #include <utility>
 
-#include "compiler/formats/megatron/buckets.h"
-#include "compiler/formats/megatron/flat_ranges.h"
 #include "compiler/formats/megatron/rank_buffers.h"
+#include "compiler/formats/megatron/rules/buckets.h"
+#include "compiler/formats/megatron/rules/flat_ranges.h"
 
 namespace ucp::megatron {
 namespace {
 
 using dcp::Chunk;
 using dcp::Entry;
-
-constexpr std::string_view kTiedEmbedding = "embedding.word_embeddings.weight";
 
 // A parameter's window on the joined buckets.
 struct Window {
@@ -83,20 +81,10 @@ class Windows {
     return false;
   }
 
-  // Of the first stage; others have one bucket.
-  std::optional<std::int64_t> MostInBucket(const RanksBuffer& buffer) const {
-    constexpr std::int64_t kMost = 40'000'000;
-    constexpr std::int64_t kMostOfRank = 1'000'000;
-    if (buffer.stage > 0 || !arguments_.IsSet("overlap_grad_reduce")) return std::nullopt;
-    const std::int64_t ranks =
-        arguments_.Number("data_parallel_size").value_or(1) * arguments_.Number("context_parallel_size").value_or(1);
-    return arguments_.Number("ddp_bucket_size").value_or(std::max(kMost, kMostOfRank * ranks));
-  }
-
   // The copies of a tied embedding stand in buckets of their own.
   bool IsTied(const Entry& tensor) const {
-    return tensor.key == kTiedEmbedding && arguments_.Number("pipeline_model_parallel_size").value_or(1) > 1 &&
-           std::ranges::find(keys_.tensors, "output_layer.weight", &Entry::key) == keys_.tensors.end();
+    return tensor.key == kWordEmbeddings && arguments_.Number("pipeline_model_parallel_size").value_or(1) > 1 &&
+           std::ranges::find(keys_.tensors, kHead, &Entry::key) == keys_.tensors.end();
   }
 
   bool Take(const RanksBuffer& buffer) {
@@ -104,7 +92,8 @@ class Windows {
     std::vector<bool> are_alone;
     for (const BufferParameter& parameter : buffer.parameters) are_alone.push_back(IsTied(*parameter.tensor));
     const std::vector<std::int64_t> elements = buffer.elements();
-    const Buckets buckets = DealIntoBuckets(elements, are_alone, MostInBucket(buffer));
+    const auto most = buffer.stage == 0 ? arguments_.ElementsOfBucket() : std::nullopt;
+    const Buckets buckets = DealIntoBuckets(elements, are_alone, most);
     const std::int64_t multiple =
         std::lcm(buffer.copies, arguments_.IsSet("ddp_pad_buckets_for_high_nccl_busbw") ? 65536 : 128);
     std::vector<std::int64_t> places = {0};

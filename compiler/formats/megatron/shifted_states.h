@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/megatron/keys.h"
 #include "compiler/formats/megatron/own_buffers.h"
+#include "compiler/formats/megatron/rules/keys.h"
 
 namespace ucp::megatron {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "compiler/files/widened_file.h"
-#include "compiler/formats/megatron/flat_ranges.h"
+#include "compiler/formats/megatron/rules/flat_ranges.h"
 #include "compiler/layout/layout.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"

@@ -4,11 +4,9 @@
 
 #include <llvm/Support/Error.h>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "compiler/formats/training_state.h"
@@ -17,13 +15,6 @@
 namespace ucp::megatron {
 
 using Optimizers = std::vector<std::vector<OptimizerGroup>>;
-
-// By these Megatron Core tells the groups of a saved optimizer apart.
-inline constexpr std::array<std::string_view, 4> kOfGroups = {"wd_mult", "lr_mult", "is_expert_parallel",
-                                                              "is_decoupled_lr"};
-
-// Returns one of them, which may have `pre_` before its name; null if the group lacks it.
-pytorch::ValuePtr FindOfGroup(const OptimizerGroup& group, std::string_view key);
 
 // Fails (kUsage) if experts cannot be shared evenly among so many ranks, or if the model has none to share.
 [[nodiscard]] llvm::Error CheckExpertsShareOut(std::span<const LogicalTensor> tensors, std::int64_t expert_parallel);

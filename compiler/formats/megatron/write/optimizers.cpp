@@ -1,4 +1,4 @@
-#include "compiler/formats/megatron/optimizers.h"
+#include "compiler/formats/megatron/write/optimizers.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "compiler/formats/megatron/keys.h"
+#include "compiler/formats/megatron/rules/groups.h"
+#include "compiler/formats/megatron/rules/keys.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/pytorch/values/value_differences.h"
 #include "compiler/support/error.h"
@@ -52,15 +53,6 @@ Optimizers Apart(std::span<const OptimizerGroup> groups) {
   return optimizers;
 }
 
-// By these Megatron Core finds a group's settings.
-bool HaveOneKey(const OptimizerGroup& a, const OptimizerGroup& b) {
-  return std::ranges::all_of(kOfGroups, [&](std::string_view key) {
-    const ValuePtr of_a = FindOfGroup(a, key);
-    const ValuePtr of_b = FindOfGroup(b, key);
-    return of_a && of_b && pytorch::Print(*of_a) == pytorch::Print(*of_b);
-  });
-}
-
 llvm::Error Join(OptimizerGroup group, std::vector<OptimizerGroup>& groups) {
   const auto same = std::ranges::find_if(groups, [&](const OptimizerGroup& other) { return HaveOneKey(group, other); });
   if (same == groups.end()) {
@@ -80,11 +72,6 @@ llvm::Error Join(OptimizerGroup group, std::vector<OptimizerGroup>& groups) {
 }
 
 }  // namespace
-
-ValuePtr FindOfGroup(const OptimizerGroup& group, std::string_view key) {
-  const ValuePtr found = pytorch::Find(*group.hyper_parameters, key);
-  return found ? found : pytorch::Find(*group.hyper_parameters, fmt::format("pre_{}", key));
-}
 
 llvm::Error CheckExpertsShareOut(std::span<const LogicalTensor> tensors, std::int64_t expert_parallel) {
   bool has_experts = expert_parallel == 1;

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "compiler/formats/archive_composer.h"
-#include "compiler/formats/megatron/optimizers.h"
-#include "compiler/formats/megatron/target_options.h"
+#include "compiler/formats/megatron/write/optimizers.h"
+#include "compiler/formats/megatron/write/target_options.h"
 #include "compiler/formats/training_state.h"
 
 namespace ucp::megatron {

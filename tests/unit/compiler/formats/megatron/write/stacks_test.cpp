@@ -1,4 +1,4 @@
-#include "compiler/formats/megatron/stacks.h"
+#include "compiler/formats/megatron/write/stacks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,7 +5,7 @@
 //   iter_0001000/common.pt                the part that is for all ranks
 //   iter_0001000/__<file>_0.distcp        in the first file objects first; then weights; then masters and states
 //   iter_0001000/.metadata                where they are
-#include "compiler/formats/megatron/write.h"
+#include "compiler/formats/megatron/write/write.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,11 +24,11 @@
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/write/element_items.h"
 #include "compiler/formats/dcp/write/folder.h"
-#include "compiler/formats/megatron/common_file.h"
-#include "compiler/formats/megatron/keys.h"
-#include "compiler/formats/megatron/optimizers.h"
-#include "compiler/formats/megatron/stacks.h"
-#include "compiler/formats/megatron/target_options.h"
+#include "compiler/formats/megatron/rules/keys.h"
+#include "compiler/formats/megatron/write/common_file.h"
+#include "compiler/formats/megatron/write/optimizers.h"
+#include "compiler/formats/megatron/write/stacks.h"
+#include "compiler/formats/megatron/write/target_options.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"

@@ -1,6 +1,6 @@
 // How large a bucket may grow depends on settings that are not saved. The sizes of the buckets say where each ends:
 // with a parameter, or, before a copy of a tied embedding, with the place where that would have begun.
-#include "compiler/formats/megatron/buckets.h"
+#include "compiler/formats/megatron/rules/buckets.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // The entries of the training script stay as they are. Those that say how the rest is stored are made for the target.
-#include "compiler/formats/megatron/common_file.h"
+#include "compiler/formats/megatron/write/common_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "compiler/formats/megatron/rules/groups.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/strategy_rules.h"
 #include "compiler/support/error.h"

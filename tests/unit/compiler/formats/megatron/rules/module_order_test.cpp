@@ -1,4 +1,4 @@
-#include "compiler/formats/megatron/module_order.h"
+#include "compiler/formats/megatron/rules/module_order.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,10 +1,11 @@
-#include "compiler/formats/megatron/optimizers.h"
+#include "compiler/formats/megatron/write/optimizers.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/formats/megatron/rules/groups.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 

@@ -20,6 +20,10 @@
 
 namespace ucp::megatron {
 
+inline constexpr std::string_view kLayers = "decoder.layers.";  // The beginning of keys.
+inline constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
+inline constexpr std::string_view kHead = "output_layer.weight";
+
 struct StateKey {
   std::string state;   // As ours are called: "fp32", "exp_avg".
   std::string tensor;  // The model's key.

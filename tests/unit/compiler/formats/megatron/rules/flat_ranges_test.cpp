@@ -1,5 +1,5 @@
 // Every range of small tensors, element by element.
-#include "compiler/formats/megatron/flat_ranges.h"
+#include "compiler/formats/megatron/rules/flat_ranges.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "compiler/formats/megatron/target_options.h"
+#include "compiler/formats/megatron/write/target_options.h"
 
 #include <map>
 #include <string>

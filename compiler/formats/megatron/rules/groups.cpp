@@ -1,6 +1,6 @@
 // Biases and vectors have a group without weight decay, whose `wd_mult` is 0. Experts that other ranks have copies of
 // than of the rest have groups of their own, and so may the embedding and the head.
-#include "compiler/formats/megatron/groups.h"
+#include "compiler/formats/megatron/rules/groups.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <optional>
 
-#include "compiler/formats/megatron/keys.h"
+#include "compiler/formats/megatron/rules/keys.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::megatron {
@@ -95,6 +95,19 @@ Groups DealIntoGroups(const Common& common, llvm::ArrayRef<Parameter> parameters
     result.groups[numbers.front()].parameters.push_back(parameter.name);
   }
   return result;
+}
+
+ValuePtr FindOfGroup(const OptimizerGroup& group, std::string_view key) {
+  const ValuePtr found = pytorch::Find(*group.hyper_parameters, key);
+  return found ? found : pytorch::Find(*group.hyper_parameters, fmt::format("pre_{}", key));
+}
+
+bool HaveOneKey(const OptimizerGroup& a, const OptimizerGroup& b) {
+  return std::ranges::all_of(kOfGroups, [&](std::string_view key) {
+    const ValuePtr of_a = FindOfGroup(a, key);
+    const ValuePtr of_b = FindOfGroup(b, key);
+    return of_a && of_b && pytorch::Print(*of_a) == pytorch::Print(*of_b);
+  });
 }
 
 }  // namespace ucp::megatron

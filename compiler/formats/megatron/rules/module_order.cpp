@@ -1,6 +1,6 @@
 // Modules register what they hold in the order of their constructors. That of the norms differs: Transformer Engine has
 // them within the linear layer behind them, and keys are as if all had.
-#include "compiler/formats/megatron/module_order.h"
+#include "compiler/formats/megatron/rules/module_order.h"
 
 #include <fmt/format.h>
 
@@ -15,10 +15,6 @@
 
 namespace ucp::megatron {
 namespace {
-
-constexpr std::string_view kLayers = "decoder.layers.";
-constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
-constexpr std::string_view kHead = "output_layer.weight";
 
 constexpr std::array<std::string_view, 2> kBeforeLayers = {kWordEmbeddings, "embedding.position_embeddings.weight"};
 constexpr std::array<std::string_view, 3> kBehindLayers = {"decoder.final_layernorm.weight",

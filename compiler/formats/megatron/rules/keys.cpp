@@ -1,4 +1,4 @@
-#include "compiler/formats/megatron/keys.h"
+#include "compiler/formats/megatron/rules/keys.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

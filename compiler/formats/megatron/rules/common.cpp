@@ -1,5 +1,5 @@
 // One optimizer is a dict; several are a list of those, or a dict of them by number.
-#include "compiler/formats/megatron/common.h"
+#include "compiler/formats/megatron/rules/common.h"
 
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/training_state.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "compiler/formats/megatron/keys.h"
+#include "compiler/formats/megatron/rules/keys.h"
 #include "compiler/layout/inventory.h"
 
 namespace ucp::megatron {
@@ -28,6 +28,10 @@ class Arguments {
 
   // "TP 2, PP 2, DP 2"; empty if they say none.
   std::string Degrees() const;
+
+  // The elements with which a bucket of the first stage's first part ends; nothing if they do not end one. All other
+  // buffers are one bucket.
+  std::optional<std::int64_t> ElementsOfBucket() const;
 
  private:
   [[nodiscard]] llvm::Error CheckRanks(const ShardOfObject& seeds) const;

@@ -4,10 +4,12 @@
 
 #include <llvm/ADT/ArrayRef.h>
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "compiler/formats/megatron/common.h"
+#include "compiler/formats/megatron/rules/common.h"
 #include "compiler/formats/training_state.h"
 
 namespace ucp::megatron {
@@ -24,5 +26,15 @@ struct Groups {
 
 // `parameters`: all that the optimizer trains, in the order of the model.
 Groups DealIntoGroups(const Common& common, llvm::ArrayRef<Parameter> parameters);
+
+// By these Megatron Core tells the groups of a saved optimizer apart.
+inline constexpr std::array<std::string_view, 4> kOfGroups = {"wd_mult", "lr_mult", "is_expert_parallel",
+                                                              "is_decoupled_lr"};
+
+// Returns one of them, which may have `pre_` before its name; null if the group lacks it.
+pytorch::ValuePtr FindOfGroup(const OptimizerGroup& group, std::string_view key);
+
+// Returns whether both have the same of each: Megatron Core finds a group's settings by them.
+bool HaveOneKey(const OptimizerGroup& a, const OptimizerGroup& b);
 
 }  // namespace ucp::megatron

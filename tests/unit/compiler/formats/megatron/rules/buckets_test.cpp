@@ -1,4 +1,4 @@
-#include "compiler/formats/megatron/buckets.h"
+#include "compiler/formats/megatron/rules/buckets.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

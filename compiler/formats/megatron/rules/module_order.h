@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/megatron/arguments.h"
+#include "compiler/formats/megatron/rules/arguments.h"
 
 namespace ucp::megatron {
 

@@ -1,4 +1,4 @@
-#include "compiler/formats/megatron/stacks.h"
+#include "compiler/formats/megatron/write/stacks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "compiler/formats/dcp/entries/parameter_names.h"
-#include "compiler/formats/megatron/keys.h"
+#include "compiler/formats/megatron/rules/keys.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 

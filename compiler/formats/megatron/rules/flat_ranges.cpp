@@ -6,7 +6,7 @@
 //                                b b b b      b: whole rows
 //                                b b b b
 //                                c . . .      c: the beginning of one
-#include "compiler/formats/megatron/flat_ranges.h"
+#include "compiler/formats/megatron/rules/flat_ranges.h"
 
 #include <algorithm>
 

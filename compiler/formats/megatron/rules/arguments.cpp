@@ -1,12 +1,14 @@
-#include "compiler/formats/megatron/arguments.h"
+#include "compiler/formats/megatron/rules/arguments.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <variant>
 
+#include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 
 namespace ucp::megatron {
@@ -52,13 +54,13 @@ llvm::Error Arguments::CheckRanks(const ShardOfObject& seeds) const {
 llvm::Error Arguments::CheckTensor(const dcp::Entry& tensor) const {
   if (tensor.shape.empty()) return llvm::Error::success();
   const std::string shown_by = fmt::format("`{}` of [{}]", tensor.key, fmt::join(tensor.shape, ", "));
-  if (tensor.key.starts_with("decoder.layers.")) {
+  if (tensor.key.starts_with(kLayers)) {
     const std::size_t layers = IsStackOfLayers(tensor.key) ? 1 : 0;
     if (layers > 0) UCP_RETURN_IF_ERROR(Compare("num_layers", tensor.shape.front(), shown_by));
     const bool counts_experts = StackedDimensions(tensor.key) > layers && tensor.shape.size() > layers;
     return counts_experts ? Compare("num_experts", tensor.shape[layers], shown_by) : llvm::Error::success();
   }
-  const bool has_vocabulary = tensor.key == "embedding.word_embeddings.weight" || tensor.key == "output_layer.weight";
+  const bool has_vocabulary = tensor.key == kWordEmbeddings || tensor.key == kHead;
   return has_vocabulary ? Compare("padded_vocab_size", tensor.shape.front(), shown_by) : llvm::Error::success();
 }
 
@@ -84,6 +86,16 @@ std::string Arguments::Degrees() const {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, *degree);
   }
   return text;
+}
+
+std::optional<std::int64_t> Arguments::ElementsOfBucket() const {
+  constexpr std::int64_t kMost = 40'000'000;
+  constexpr std::int64_t kMostOfRank = 1'000'000;
+  if (!IsSet("overlap_grad_reduce")) return std::nullopt;
+  const auto ranks =
+      CheckedMultiply(Number("data_parallel_size").value_or(1), Number("context_parallel_size").value_or(1));
+  const auto of_ranks = ranks ? CheckedMultiply(kMostOfRank, *ranks) : std::nullopt;
+  return Number("ddp_bucket_size").value_or(std::max(kMost, of_ranks.value_or(kMost)));
 }
 
 }  // namespace ucp::megatron

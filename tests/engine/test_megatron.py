@@ -1,4 +1,5 @@
-"""Checkpoints that Megatron Core saved as `torch_dist`: what its optimizers held, bit for bit, in every target."""
+"""Checkpoints that Megatron Core saved as `torch_dist`, or its ranks as `torch`: what its optimizers held, bit for bit,
+in every target."""
 
 from __future__ import annotations
 
@@ -20,12 +21,13 @@ from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata
 
 from conftest import Run
 from fixtures.fingerprints import describe, differences
-from fixtures.megatron_core_cases import MEGATRON_CASES, SHIFTED
+from fixtures.megatron_core_cases import MEGATRON_CASES, RANKS_CASES, SHIFTED
 from native import read_files
 from universal import FIXTURES, describe_states, read_states, tag_folder
 
 ConvertMegatron = Callable[[str, str], Path]
 
+CASES = MEGATRON_CASES | RANKS_CASES
 STEPS = 2
 ITERATION = "iter_0001000"
 
@@ -59,7 +61,7 @@ def convert(run: Run, tmp_path_factory: pytest.TempPathFactory) -> ConvertMegatr
     return converted
 
 
-@pytest.mark.parametrize("name", MEGATRON_CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_weights(name: str, convert: ConvertMegatron) -> None:
     """By their own keys, in the model's dtype."""
     truth = truth_of(name)
@@ -74,7 +76,7 @@ def group_of(truth: dict[str, Any], tensor: str) -> int:
     return next(number for number, group in enumerate(truth["groups"]) if tensor in group["params"])
 
 
-@pytest.mark.parametrize("name", MEGATRON_CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_universal(name: str, convert: ConvertMegatron) -> None:
     """Masters, moments and steps, and the settings of the groups."""
     truth = truth_of(name)
@@ -89,7 +91,7 @@ def test_universal(name: str, convert: ConvertMegatron) -> None:
     assert [{key: group[key] for key in keys} for group in groups] == wanted
 
 
-@pytest.mark.parametrize("name", MEGATRON_CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_dcp(name: str, convert: ConvertMegatron) -> None:
     """As PyTorch's own loader reads it."""
     truth = truth_of(name)
@@ -105,7 +107,7 @@ def test_dcp(name: str, convert: ConvertMegatron) -> None:
             assert describe(state[f"optimizer.state.{tensor}.{moment}"]) == entry["states"][moment], (tensor, moment)
 
 
-@pytest.mark.parametrize("name", MEGATRON_CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_deepspeed_groups(name: str, convert: ConvertMegatron) -> None:
     """The parameters of each group are those that the run's optimizer had in it, masters and moments in one vector."""
     truth = truth_of(name)
@@ -135,16 +137,18 @@ def test_every_target_holds_the_same(ucprun: Path, convert: ConvertMegatron) -> 
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@pytest.mark.parametrize("name", MEGATRON_CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_inspect(name: str, run: Run) -> None:
     """From the root, the checkpoint that the tracker file names."""
-    case = MEGATRON_CASES[name]
+    case = CASES[name]
     text = run("inspect", FIXTURES / "megatron_core" / name / "checkpoint")
     assert f"megatron, tag {ITERATION}, step {STEPS}" in text
     words = " ".join(text.split())
     experts = f"EP {case.ep}, " if case.ep > 1 else ""
-    assert f"Megatron Core saved it as `torch_dist` at TP {case.tp}, PP {case.pp}, {experts}DP {case.dp}" in words
-    assert (f"the optimizer as `{case.sharding}`" in words) == bool(case.sharding)
+    who = "Megatron Core" if name in MEGATRON_CASES else "Megatron"
+    assert f"{who} saved it as `{case.container}` at TP {case.tp}, PP {case.pp}, {experts}DP {case.dp}" in words
+    says_sharding = name in MEGATRON_CASES and bool(case.sharding)
+    assert (f"the optimizer as `{case.sharding}`" in words) == says_sharding
 
 
 def test_verify(run: Run) -> None:

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from conftest import Run
 from fixtures.fingerprints import describe, differences
-from fixtures.megatron_core_cases import LLAMA, MEGATRON_CASES, MegatronCase
+from fixtures.megatron_core_cases import LLAMA, MEGATRON_CASES, RANKS_CASES, MegatronCase
 from fixtures.ranks import RankError, run_ranks
 from universal import FIXTURES
 
@@ -43,12 +43,13 @@ class Resumed:
 
     @property
     def run(self) -> MegatronCase:
-        case = MEGATRON_CASES[self.source]
+        case = (MEGATRON_CASES | RANKS_CASES)[self.source]
         # The padding of the vocabulary is that of the source.
         model = case.model | {"make_vocab_size_divisible_by": case.padded_vocab // self.tp}
         return replace(
-            case, name="", model=model, tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep, sharding=self.sharding
-        )
+            case, name="", model=model, tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep, sharding=self.sharding,
+            container="torch_dist", vp=1,
+        )  # fmt: skip
 
 
 RESUMED = [
@@ -77,6 +78,12 @@ RESUMED = [
     Resumed("mixture_own_buffers_tp2_ep2_dp4", ("megatron:ep=1",), pp=2, dp=2),
     Resumed("mixture_own_buffers_ep2_pp2_dp2", ("megatron",), tp=2, dp=2, ep=2),
     Resumed("mixture_own_buffers_pp2_dp2", ("megatron:ep=2",), dp=2, ep=2),
+    Resumed("ranks_llama_tp2_pp2_dp2", ("megatron",), dp=2),
+    Resumed("ranks_gpt_tied_pp2_dp2", ("megatron",), tp=4),
+    Resumed("ranks_gpt_tied_pp2_dp2", ("deepspeed:dp=2,zero=1,dtype=bf16", "megatron"), pp=2, dp=2),
+    Resumed("ranks_gpt_plain_optimizer_pp2", ("megatron",), tp=2, sharding=""),
+    Resumed("ranks_llama_virtual_tp2_pp2", ("megatron",), pp=4),
+    Resumed("ranks_llama_plain_virtual_pp2", ("universal", "megatron"), tp=2),
 ]
 
 

@@ -45,6 +45,7 @@ DCP_ENTRIES = "compiler/formats/dcp/entries"
 DCP_TORCH_CHECKPOINTING = "compiler/formats/dcp/torch_checkpointing"
 MEGATRON = "compiler/formats/megatron"
 MEGATRON_RULES = "compiler/formats/megatron/rules"
+MEGATRON_RANKS = "compiler/formats/megatron/ranks"
 MEGATRON_WRITE = "compiler/formats/megatron/write"
 DEEPSPEED_COMMON = "compiler/formats/deepspeed/common"
 DEEPSPEED = "compiler/formats/deepspeed/native"
@@ -145,6 +146,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     # Megatron Core stores its tensors in dcp's container, which is read by dcp's code.
     MEGATRON_RULES: {DCP_ENTRIES, FORMATS, PYTORCH_VALUES, LAYOUT, SUPPORT},
+    MEGATRON_RANKS: {MEGATRON_RULES, DCP_ENTRIES, FORMATS, PYTORCH_ARCHIVE, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
     MEGATRON_WRITE: {MEGATRON_RULES, DCP, DCP_ENTRIES, DCP_WRITE, FORMATS, PYTORCH_VALUES, LAYOUT, SUPPORT},
     MEGATRON: {MEGATRON_RULES, DCP, DCP_ENTRIES, FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SETS, SUPPORT},
     DEEPSPEED_COMMON: {FORMATS, PYTORCH_VALUES, FILES, LAYOUT, SUPPORT},
@@ -239,7 +241,7 @@ LONG_ROWS = {COMPILER_DRIVER, RUNTIME_DRIVER, PYTHON}
 # The file that lists the formats knows them all, and those of DeepSpeed and Megatron Core their sides.
 ALLOWED_TO_FILE: dict[str, set[str]] = {
     "compiler/formats/format_list.cpp": {DCP, DEEPSPEED, MEGATRON, SAFETENSORS, UNIVERSAL},
-    "compiler/formats/megatron/megatron.cpp": {DCP_WRITE, MEGATRON_WRITE},
+    "compiler/formats/megatron/megatron.cpp": {DCP_WRITE, MEGATRON_RANKS, MEGATRON_WRITE},
     "compiler/formats/deepspeed/native/deepspeed.cpp": {DEEPSPEED_READ, DEEPSPEED_WRITE, DEEPSPEED_WRITE_JOB},
 }
 

@@ -5,6 +5,8 @@
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/write/cut.h"
 #include "compiler/formats/dcp/write/options.h"
+#include "compiler/formats/megatron/ranks/folders.h"
+#include "compiler/formats/megatron/ranks/read.h"
 #include "compiler/formats/megatron/read.h"
 #include "compiler/formats/megatron/rules/keys.h"
 #include "compiler/formats/megatron/write/common_file.h"
@@ -22,7 +24,8 @@ class MegatronFormat : public Format {
   StrategyRules strategy_rules() const override { return megatron::TargetRules(); }
 
   llvm::Expected<bool> IsCheckpoint(ReadableFileSystem& files, const std::string& folder) const override {
-    return dcp::IsOfMegatron(files, folder);
+    UCP_ASSIGN_OR_RETURN(const bool is_one, dcp::IsOfMegatron(files, folder));
+    return is_one ? true : megatron::IsOfRanks(files, folder);
   }
   std::string_view latest_file() const override { return "latest_checkpointed_iteration.txt"; }
   std::string_view first_tag() const override { return megatron::kRelease; }
@@ -33,21 +36,28 @@ class MegatronFormat : public Format {
   }
 
   bool MayHaveFile(std::string_view path) const override {
-    return path == dcp::kMegatronCommonFile || path == dcp::kMegatronDescription || dcp::IsFileName(path);
+    return path == dcp::kMegatronCommonFile || path == dcp::kMegatronDescription || dcp::IsFileName(path) ||
+           megatron::IsRankFile(path);
   }
   std::vector<std::string_view> file_endings() const override {
-    return {dcp::kDataSuffix, dcp::kMetadataFile, dcp::kMegatronCommonFile, dcp::kMegatronDescription};
+    return {dcp::kDataSuffix,          dcp::kMetadataFile,  dcp::kMegatronCommonFile,
+            dcp::kMegatronDescription, megatron::kRankFile, megatron::kRankStatesFile};
   }
-  // The places of headers stand in `.metadata`: no file can be described alone.
+  // The places of headers stand in `.metadata`: no file can be described alone. Those of ranks are archives of
+  // torch.save, which other formats know by their names.
   bool HasHeader(std::string_view /*path*/) const override { return false; }
   llvm::Error ReadHeader(const ReadableFile& /*file*/) const override { return llvm::Error::success(); }
 
   llvm::Expected<Checkpoint> Describe(ReadableFileSystem& files, const std::string& folder,
                                       const RankPreference& preference, unsigned threads) const override {
+    UCP_ASSIGN_OR_RETURN(const bool is_of_ranks, AreRanksAlone(files, folder));
+    if (is_of_ranks) return megatron::DescribeRanks(files, folder, preference, threads);
     return megatron::DescribeFolder(files, folder, preference, threads, megatron::States::kAsStored);
   }
   llvm::Expected<Checkpoint> DescribeRepaired(ReadableFileSystem& files, const std::string& folder,
                                               const RankPreference& preference, unsigned threads) const override {
+    UCP_ASSIGN_OR_RETURN(const bool is_of_ranks, AreRanksAlone(files, folder));
+    if (is_of_ranks) return Format::DescribeRepaired(files, folder, preference, threads);
     return megatron::DescribeFolder(files, folder, preference, threads, megatron::States::kShifted);
   }
 
@@ -66,6 +76,13 @@ class MegatronFormat : public Format {
   }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return megatron::LayOutFolder(request);
+  }
+
+ private:
+  // As Megatron Core decides: ranks' files beside a `torch_dist` folder do not count.
+  static llvm::Expected<bool> AreRanksAlone(ReadableFileSystem& files, const std::string& folder) {
+    UCP_ASSIGN_OR_RETURN(const bool is_one, dcp::IsOfMegatron(files, folder));
+    return is_one ? false : megatron::IsOfRanks(files, folder);
   }
 };
 

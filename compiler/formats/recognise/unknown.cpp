@@ -24,12 +24,14 @@ constexpr std::size_t kMostFolders = 64;  // That are looked into for checkpoint
 constexpr std::size_t kMostPaths = 4;
 
 llvm::Error NotKnown(const std::string& path) {
-  return Fail(ErrorCode::kUnsupported,
-              "`{}` is not a recognised checkpoint: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
-              "`*_optim_states.pt` (its root a file `latest`), a universal one a folder `zero` (its root a file "
-              "`latest_universal`), a safetensors one `model.safetensors` or `model.safetensors.index.json`, one of "
-              "torch.distributed.checkpoint `.metadata`, one of Megatron Core `metadata.json` beside that",
-              path);
+  return Fail(
+      ErrorCode::kUnsupported,
+      "`{}` is not a recognised checkpoint: a DeepSpeed folder holds `mp_rank_*_model_states.pt` and "
+      "`*_optim_states.pt` (its root a file `latest`), a universal one a folder `zero` (its root a file "
+      "`latest_universal`), a safetensors one `model.safetensors` or `model.safetensors.index.json`, one of "
+      "torch.distributed.checkpoint `.metadata`, one of Megatron Core `metadata.json` beside that, or folders such as "
+      "`mp_rank_00` with `model_optim_rng.pt`",
+      path);
 }
 
 std::string IsGguf(const std::string& path) {

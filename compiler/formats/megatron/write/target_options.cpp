@@ -11,6 +11,16 @@ namespace {
 
 constexpr std::int64_t kMostFiles = 65536;
 
+// Whether the source's optimizer was, by what Megatron Core or the training script says; if nothing says it, yes.
+bool IsDistributed(const TrainingState& training) {
+  if (const pytorch::Value* content = ContentOf(training)) {
+    return pytorch::Find(*content, "distrib_optim_sharding_type") != nullptr;
+  }
+  const pytorch::ValuePtr args = FindEntry(training.ranks[training.counting_rank].client, "args");
+  const pytorch::ValuePtr said = args ? pytorch::Find(*args, "use_distributed_optimizer") : nullptr;
+  return !said || pytorch::AsBool(*said).value_or(true);
+}
+
 }  // namespace
 
 StrategyRules TargetRules() {
@@ -29,8 +39,7 @@ TargetOptions ReadTargetOptions(const Strategy& strategy, const TrainingState& t
   static const std::map<std::string, DType> kTypes = {
       {"bf16", DType::kBFloat16}, {"fp16", DType::kFloat16}, {"fp32", DType::kFloat32}};
   TargetOptions options;
-  const pytorch::Value* content = ContentOf(training);
-  if (content != nullptr) options.is_distributed = pytorch::Find(*content, "distrib_optim_sharding_type") != nullptr;
+  options.is_distributed = IsDistributed(training);
   for (const auto& [key, value] : strategy.options) {
     if (key == "optimizer") options.is_distributed = value == "fully_reshardable";
     if (key == "ep") options.expert_parallel = ParseCount(value, 1, kMostRanks);

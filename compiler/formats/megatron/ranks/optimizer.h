@@ -1,0 +1,44 @@
+// The optimizer in the files of one model-parallel rank. One that is not distributed numbers its parameters, group
+// after group. A distributed one has joined the buffers of all ranks that share its work into one vector for each
+// state, in which its parameters stand as in buckets without padding.
+#pragma once
+
+#include <llvm/Support/Error.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/formats/megatron/ranks/join.h"
+#include "compiler/formats/megatron/rules/arguments.h"
+#include "compiler/formats/source_archives.h"
+#include "compiler/formats/training_state.h"
+
+namespace ucp::megatron {
+
+struct RankOptimizer {
+  std::vector<OptimizerGroup> groups;  // Without their parameters.
+  std::string unread;                  // Why it is not read, as a sentence; empty if it is.
+};
+
+// The places that the functions below enter things into, and those that they look things up in.
+struct OptimizerContext {
+  SourceArchives& archives;
+  Storage& storage;
+  const TrainingState& training;
+  const Arguments& arguments;
+  std::int64_t last_stage = 0;
+};
+
+// Both fill the states of the parts of `rank`, which has its tensors. They fail for damaged files.
+
+// `optimizer`: an entry of the rank's file. Fails (kBadData) for parameters at several steps.
+llvm::Expected<RankOptimizer> ReadPlainOptimizer(const OptimizerContext& context, const SourceArchive& file,
+                                                 const pytorch::Value& optimizer, RankOfModel& rank);
+
+// `file`: the rank's own, of which `optimizer` is an entry; `states` holds the vectors.
+llvm::Expected<RankOptimizer> ReadDistributedOptimizer(const OptimizerContext& context, const SourceArchive& file,
+                                                       const pytorch::Value& optimizer, const SourceArchive& states,
+                                                       RankOfModel& rank);
+
+}  // namespace ucp::megatron

@@ -1,0 +1,399 @@
+// Each rank's file has its part of the model and of the optimizer, and all that the training script says. That is the
+// same in every file, but for the states of random generators.
+#include "compiler/formats/megatron/ranks/read.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "compiler/formats/agreement.h"
+#include "compiler/formats/dcp/entries/engine_entries.h"
+#include "compiler/formats/facts.h"
+#include "compiler/formats/identity.h"
+#include "compiler/formats/megatron/ranks/folders.h"
+#include "compiler/formats/megatron/ranks/join.h"
+#include "compiler/formats/megatron/ranks/optimizer.h"
+#include "compiler/formats/megatron/rules/arguments.h"
+#include "compiler/formats/megatron/rules/groups.h"
+#include "compiler/formats/pytorch/values/value_access.h"
+#include "compiler/layout/dtype.h"
+#include "compiler/support/error.h"
+
+namespace ucp::megatron {
+namespace {
+
+using pytorch::ValuePtr;
+
+constexpr std::string_view kRerunState = "rerun_state_machine";
+constexpr double kReadVersion = 3;
+constexpr std::int64_t kMostRanksOfJob = std::int64_t{1} << 20;
+// Arguments that must be the same in the files of all ranks.
+constexpr std::array<const char*, 13> kOfAllRanks = {"tensor_model_parallel_size",
+                                                     "pipeline_model_parallel_size",
+                                                     "virtual_pipeline_model_parallel_size",
+                                                     "data_parallel_size",
+                                                     "num_layers",
+                                                     "hidden_size",
+                                                     "num_attention_heads",
+                                                     "padded_vocab_size",
+                                                     "swiglu",
+                                                     "untie_embeddings_and_output_weights",
+                                                     "use_distributed_optimizer",
+                                                     "overlap_grad_reduce",
+                                                     "ddp_bucket_size"};
+
+class Ranks {
+ public:
+  Ranks(ReadableFileSystem& files, const std::string& folder)
+      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, training()) {}
+
+  llvm::Expected<Checkpoint> Describe(const RankPreference& preference, unsigned threads) {
+    inventory().format = "megatron";
+    inventory().root = folder_;
+    inventory().preference = preference;
+    inventory().cuts = BoxesOfTensors();
+    training().tag = NameOfFolder(folder_);
+    training().ranks.emplace_back();
+    UCP_ASSIGN_OR_RETURN(const std::vector<std::string> found, RankFoldersIn(files_, folder_));
+    UCP_RETURN_IF_ERROR(CheckIsThere(RankFolder{found.front()}.file()));
+    UCP_RETURN_IF_ERROR(ReadArguments(RankFolder{found.front()}.file()));
+    if (llvm::Error error = CheckIsRead()) return AddContext(std::move(error), fmt::format("`{}`", folder_));
+    UCP_ASSIGN_OR_RETURN(const std::vector<RankFolder> folders, RankFoldersOf(folder_, found, stages_, tensor_ranks_));
+    std::vector<std::string> ahead;
+    for (const RankFolder& rank : folders) {
+      UCP_RETURN_IF_ERROR(CheckIsThere(rank.file()));
+      ahead.push_back(rank.file());
+    }
+    archives_.ReadAhead(ahead, threads > 1 ? threads - 1 : 0);
+    for (const RankFolder& rank : folders) UCP_RETURN_IF_ERROR(ReadRank(rank));
+    auto model = JoinRanks(ranks_, arguments_);
+    if (!model) return AddContext(model.takeError(), fmt::format("`{}`", folder_));
+    if (llvm::Error error = CheckArguments(*model)) return AddContext(std::move(error), fmt::format("`{}`", folder_));
+    TakeOptimizer(*model);
+    for (const WholeTensor& tensor : model->tensors) AddTensor(tensor);
+    training().ranks.front().module_extras = std::move(model->extras);
+    dcp::TakeEngineEntries(training());
+    Remark();
+    return std::move(checkpoint_);
+  }
+
+ private:
+  Inventory& inventory() { return checkpoint_.inventory; }
+  TrainingState& training() { return checkpoint_.training; }
+  RankState& client() { return training().ranks.front(); }
+
+  llvm::Error CheckIsThere(const std::string& file) {
+    UCP_ASSIGN_OR_RETURN(const PathKind kind, files_.Kind(JoinPath(folder_, file)));
+    if (kind == PathKind::kFile) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData, "`{}` is missing, which has the rank's part of the model; copy the whole folder",
+                JoinPath(folder_, file));
+  }
+
+  llvm::Error ReadArguments(const std::string& file) {
+    UCP_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> readable, files_.OpenForReading(JoinPath(folder_, file)));
+    UCP_ASSIGN_OR_RETURN(const pytorch::Archive archive, pytorch::ReadArchive(*readable));
+    first_file_ = file;
+    const ValuePtr args = pytorch::Find(*archive.root(), "args");
+    if (!args) {
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}` has no `args`, the arguments of Megatron's training script, which say how the model is cut",
+                  JoinPath(folder_, file));
+    }
+    AddFacts("args", *args, file, inventory().facts);
+    return llvm::Error::success();
+  }
+
+  llvm::Error CheckIsRead() {
+    for (const auto& [name, degree] : {std::pair("pipeline_model_parallel_size", &stages_),
+                                       std::pair("tensor_model_parallel_size", &tensor_ranks_)}) {
+      *degree = arguments_.Number(name).value_or(1);
+      if (*degree >= 1 && *degree <= kMostRanksOfJob) continue;
+      return Fail(ErrorCode::kBadData, "`args.{}` is {} in `{}`", name, *degree, first_file_);
+    }
+    if (!arguments_.Number("num_experts")) return llvm::Error::success();
+    return Fail(ErrorCode::kUnsupported,
+                "`args.num_experts` is {} in `{}`, and experts are not read from the files of ranks; load the "
+                "checkpoint with Megatron-LM, and save it as `torch_dist`",
+                *arguments_.Number("num_experts"), first_file_);
+  }
+
+  llvm::Error ReadRank(const RankFolder& folder) {
+    UCP_ASSIGN_OR_RETURN(const SourceArchive file, archives_.Open(folder.file()));
+    const auto* entries = pytorch::Entries(file.root());
+    if (entries == nullptr) {
+      return Fail(ErrorCode::kBadData, "`{}` does not hold a dict", file.readable->path());
+    }
+    RankOfModel& rank = ranks_.emplace_back(RankOfModel{folder, {}});
+    UCP_RETURN_IF_ERROR(CheckVersion(file));
+    UCP_RETURN_IF_ERROR(CheckSameArguments(file));
+    for (const pytorch::Entry& entry : *entries) {
+      const std::string_view key = pytorch::AsText(*entry.key).value_or("");
+      has_rerun_state_ = has_rerun_state_ || key == kRerunState;
+      if (key == "optimizer" || key == kRerunState || IsModel(key)) continue;
+      UCP_RETURN_IF_ERROR(TakeEntry(file, folder, entry));
+    }
+    UCP_RETURN_IF_ERROR(ReadModel(file, rank));
+    return ReadOptimizer(file, rank);
+  }
+
+  llvm::Error CheckVersion(const SourceArchive& file) const {
+    const ValuePtr said = pytorch::Find(file.root(), "checkpoint_version");
+    const auto version = said ? pytorch::AsDouble(*said) : 0.0;
+    if (version && *version >= kReadVersion) return llvm::Error::success();
+    return Fail(ErrorCode::kUnsupported,
+                "`checkpoint_version` is {} in `{}`, and {} is read: older files have rows in another order or models "
+                "of other names; load the checkpoint with Megatron-LM, and save it again",
+                version ? fmt::to_string(*version) : "no number", file.readable->path(), kReadVersion);
+  }
+
+  llvm::Error CheckSameArguments(const SourceArchive& file) {
+    const ValuePtr args = pytorch::Find(file.root(), "args");
+    std::map<std::string, Fact> facts;
+    if (args) AddFacts("args", *args, file.path, facts);
+    for (const char* name : kOfAllRanks) {
+      const std::string path = fmt::format("args.{}", name);
+      const auto first = inventory().facts.find(path);
+      const auto other = facts.find(path);
+      const bool are_alike = first == inventory().facts.end() || other == facts.end()
+                                 ? first == inventory().facts.end() && other == facts.end()
+                                 : first->second.value == other->second.value;
+      if (are_alike) continue;
+      const ValuePtr value = args ? pytorch::Find(*args, name) : nullptr;
+      return Fail(ErrorCode::kBadData,
+                  "`{}`: `{}` is {} in `{}`, and another value in `{}`; the files are not of one "
+                  "checkpoint",
+                  folder_, path, value ? pytorch::Print(*value) : "missing", file.path, first_file_);
+    }
+    return llvm::Error::success();
+  }
+
+  // "model"; or "model0", "model1", of the parts that a stage takes in turn.
+  static bool IsModel(std::string_view key) {
+    if (!key.starts_with("model")) return false;
+    return key.find_first_not_of("0123456789", 5) == key.npos;
+  }
+
+  // All ranks say the same, but for the states of their random generators.
+  llvm::Error TakeEntry(const SourceArchive& file, const RankFolder& folder, const pytorch::Entry& entry) {
+    const std::string key(pytorch::AsText(*entry.key).value_or(""));
+    const std::string what = fmt::format("`{}`", key);
+    const bool is_of_rank = key == "rng_state";
+    const bool is_first = ranks_.size() == 1;
+    if (key == "args" && !is_first) return llvm::Error::success();
+    UCP_ASSIGN_OR_RETURN(ValuePtr value, archives_.Keep(file, entry.value, what));
+    if (is_of_rank) {
+      client().client.push_back({pytorch::MakeText(fmt::format("rng_state/shard_{}.{}_{}.{}", folder.stage,
+                                                               folder.tensor_rank, stages_, tensor_ranks_)),
+                                 std::move(value)});
+      return llvm::Error::success();
+    }
+    if (is_first) {
+      client().client_origin = {file.path, ""};
+      client().module_origin = {file.path, "model"};
+      client().client.push_back({entry.key, std::move(value)});
+      return llvm::Error::success();
+    }
+    return CheckAlike(inventory(), what, {first_file_, {}}, FindEntry(client().client, key), {file.path, {}}, value,
+                      pytorch::ListLengths::kMustAgree);
+  }
+
+  llvm::Error ReadModel(const SourceArchive& file, RankOfModel& rank) {
+    if (const ValuePtr model = pytorch::Find(file.root(), "model")) {
+      UCP_RETURN_IF_ERROR(ReadPart(file, *model, rank.parts.emplace_back()));
+    }
+    while (const ValuePtr model = pytorch::Find(file.root(), fmt::format("model{}", rank.parts.size()))) {
+      UCP_RETURN_IF_ERROR(ReadPart(file, *model, rank.parts.emplace_back()));
+    }
+    const auto said = arguments_.Number("virtual_pipeline_model_parallel_size").value_or(1);
+    if (said == std::ssize(rank.parts)) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData,
+                "`args.virtual_pipeline_model_parallel_size` is {} in `{}`, and `{}` holds {} parts of the model", said,
+                first_file_, file.readable->path(), rank.parts.size());
+  }
+
+  llvm::Error ReadPart(const SourceArchive& file, const pytorch::Value& model, ModelPart& part) {
+    const auto* entries = pytorch::Entries(model);
+    for (const pytorch::Entry& entry : entries == nullptr ? std::vector<pytorch::Entry>() : *entries) {
+      const auto key = pytorch::AsText(*entry.key);
+      const std::string name(key.value_or(""));
+      const auto* tensor = entry.value->As<pytorch::Tensor>();
+      if (key && name.ends_with("._extra_state")) {
+        UCP_ASSIGN_OR_RETURN(ValuePtr value, archives_.Keep(file, entry.value, fmt::format("`{}`", name)));
+        part.extras.push_back({entry.key, std::move(value)});
+      } else if (key && tensor != nullptr) {
+        part.tensors.push_back({name, archives_.PlaceOf(file, *tensor)});
+      } else {
+        return Fail(ErrorCode::kUnsupported,
+                    "`{}` in the model of `{}` is not a tensor: models from before Megatron Core, with "
+                    "`language_model`, are not read; convert the checkpoint with Megatron-LM's tools/checkpoint",
+                    name, file.readable->path());
+      }
+      if (tensor != nullptr && part.tensors.back().place.elements > part.tensors.back().place.record_elements) {
+        return Fail(ErrorCode::kUnsupported, "`{}` in `{}` has more elements than are stored for it", name,
+                    file.readable->path());
+      }
+    }
+    if (!part.tensors.empty()) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData, "`{}` holds no tensors of a model", file.readable->path());
+  }
+
+  llvm::Error ReadOptimizer(const SourceArchive& file, RankOfModel& rank) {
+    const ValuePtr optimizer = pytorch::Find(file.root(), "optimizer");
+    if (!optimizer) {
+      Leave(fmt::format("`{}` holds no optimizer", file.path));
+      return llvm::Error::success();
+    }
+    has_optimizer_ = true;
+    if (ranks_.size() == 1) {
+      training().groups_origin = {file.path, "optimizer.optimizer.param_groups"};
+      training().optimizer_origin = {file.path, "optimizer"};
+      if (const ValuePtr scaler = pytorch::Find(*optimizer, "grad_scaler"); scaler && !scaler->is_none()) {
+        UCP_ASSIGN_OR_RETURN(ValuePtr kept, archives_.Keep(file, scaler, "`grad_scaler`"));
+        training().optimizer.push_back({pytorch::MakeText("grad_scaler"), std::move(kept)});
+      }
+    }
+    const OptimizerContext context{archives_, inventory().storage, training(), arguments_, stages_ - 1};
+    if (!arguments_.IsSet("use_distributed_optimizer")) {
+      UCP_ASSIGN_OR_RETURN(RankOptimizer read, ReadPlainOptimizer(context, file, *optimizer, rank));
+      return TakeGroups(file, std::move(read));
+    }
+    const std::string path = rank.folder.states_file();
+    UCP_ASSIGN_OR_RETURN(const PathKind kind, files_.Kind(JoinPath(folder_, path)));
+    if (kind == PathKind::kMissing) {
+      Leave(fmt::format("`{}` is missing, in which the states of the distributed optimizer are", path));
+      return llvm::Error::success();
+    }
+    UCP_ASSIGN_OR_RETURN(const SourceArchive states, archives_.Open(path));
+    UCP_ASSIGN_OR_RETURN(RankOptimizer read, ReadDistributedOptimizer(context, file, *optimizer, states, rank));
+    return TakeGroups(file, std::move(read));
+  }
+
+  // Ranks may have the same groups in another order.
+  llvm::Error TakeGroups(const SourceArchive& file, RankOptimizer read) {
+    if (!read.unread.empty()) {
+      Leave(std::move(read.unread));
+      return llvm::Error::success();
+    }
+    for (std::size_t g = 0; g < read.groups.size(); ++g) {
+      OptimizerGroup& group = read.groups[g];
+      const auto is_same = [&](const OptimizerGroup& other) { return HaveOneKey(group, other); };
+      auto known = g < groups_.size() && is_same(groups_[g]) ? groups_.begin() + static_cast<std::ptrdiff_t>(g)
+                                                             : std::ranges::find_if(groups_, is_same);
+      if (known == groups_.end() || ranks_.size() == 1) {
+        groups_.push_back(std::move(group));
+        continue;
+      }
+      const std::string what = fmt::format("group {} of the optimizer", known - groups_.begin());
+      UCP_RETURN_IF_ERROR(CheckAlike(inventory(), what, {first_file_, {}}, known->hyper_parameters, {file.path, {}},
+                                     group.hyper_parameters, pytorch::ListLengths::kMustAgree));
+      UCP_RETURN_IF_ERROR(CheckSameStep(training(), known->step, first_file_, group.step, file.path));
+    }
+    return llvm::Error::success();
+  }
+
+  // Why the optimizer is not read; the first reason counts.
+  void Leave(std::string unread) {
+    if (unread_.empty()) unread_ = std::move(unread);
+  }
+
+  llvm::Error CheckArguments(const WholeModel& model) {
+    Keys keys;
+    for (const WholeTensor& tensor : model.tensors) keys.tensors.push_back(&tensor.entry);
+    return arguments_.Check(keys);
+  }
+
+  void TakeOptimizer(const WholeModel& model) {
+    Common common;
+    for (const OptimizerGroup& group : groups_) common.groups.push_back(group.hyper_parameters);
+    std::vector<Parameter> parameters;
+    for (const WholeTensor& tensor : model.tensors) parameters.push_back({tensor.entry.key, tensor.entry.shape.size()});
+    Groups dealt = DealIntoGroups(common, parameters);
+    if (unread_.empty() && groups_.empty()) unread_ = fmt::format("`{}` has no groups of the optimizer", first_file_);
+    Leave(std::move(dealt.unread));
+    if (unread_.empty()) {
+      for (std::size_t g = 0; g < groups_.size(); ++g) dealt.groups[g].step = groups_[g].step;
+      training().groups = std::move(dealt.groups);
+      return;
+    }
+    training().absent_optimizer = fmt::format("`{}`: {}", folder_, unread_);
+    training().has_unread_optimizer = has_optimizer_;
+    if (has_optimizer_) inventory().remarks.push_back(unread_ + ". Its weights are read alone");
+  }
+
+  void AddTensor(const WholeTensor& tensor) {
+    const bool is_trained = training().absent_optimizer.empty();
+    const TensorKind untrained = IsFloatingPoint(tensor.entry.dtype) ? TensorKind::kFrozen : TensorKind::kBuffer;
+    const TensorKind kind = is_trained ? TensorKind::kParameter : untrained;
+    TensorBoxes& boxes = std::get<BoxesOfTensors>(inventory().cuts)[tensor.entry.key];
+    boxes.shape = tensor.entry.shape;
+    for (const PlacedBox& box : tensor.boxes) {
+      ProductSet set;
+      for (std::size_t d = 0; d < box.sizes.size(); ++d) set.dims.emplace_back().Append(box.offsets[d], box.sizes[d]);
+      Shard shard;
+      shard.tensor = tensor.entry.key;
+      shard.kind = kind;
+      shard.shape.assign(box.sizes.begin(), box.sizes.end());
+      shard.coordinate.at[kBoxAxis] = std::ssize(boxes.boxes);
+      boxes.boxes.push_back(std::move(set));
+      // The weights of a training in float32 are their own masters.
+      if (!is_trained || tensor.entry.dtype != DType::kFloat32 || arguments_.IsSet("use_distributed_optimizer")) {
+        inventory().storage.shards.push_back(WeightOf(box, shard));
+      }
+      if (!is_trained) continue;
+      shard.base = box.begin;
+      shard.states = inventory().storage.Add(*box.states);
+      inventory().storage.shards.push_back(std::move(shard));
+    }
+    const auto most = std::max(inventory().mesh.Size(kBoxAxis), std::ssize(boxes.boxes));
+    inventory().mesh.axes = {{kBoxAxis, most}};
+  }
+
+  Shard WeightOf(const PlacedBox& box, Shard shard) {
+    const TensorPlace& place = box.tensor->place;
+    shard.base = place.offset + box.begin;
+    shard.states = archives_.BuffersOf(place, kWeightState);
+    if (place.strides.empty()) return shard;
+    shard.base = place.offset + box.rows_before * place.strides.front();
+    shard.strides.assign(box.sizes.size() - place.strides.size(), 0);
+    shard.strides.insert(shard.strides.end(), place.strides.begin(), place.strides.end());
+    return shard;
+  }
+
+  void Remark() {
+    const std::string degrees = arguments_.Degrees();
+    std::string text = fmt::format("Megatron saved it as `torch`{}{}", degrees.empty() ? "" : " at ", degrees);
+    inventory().remarks.insert(inventory().remarks.begin(), std::move(text));
+    if (!has_rerun_state_) return;
+    inventory().remarks.push_back(fmt::format("`{}` belongs to the ranks that saved, and is left out", kRerunState));
+  }
+
+  ReadableFileSystem& files_;
+  const std::string folder_;
+  Checkpoint checkpoint_;
+  const Arguments arguments_{checkpoint_.inventory.facts};
+  SourceArchives archives_;
+  std::string first_file_;
+  std::int64_t stages_ = 1;
+  std::int64_t tensor_ranks_ = 1;
+  std::vector<RankOfModel> ranks_;
+  std::vector<OptimizerGroup> groups_;  // Of all ranks, without their parameters.
+  std::string unread_;                  // Why the optimizer is not read; empty if it is.
+  bool has_optimizer_ = false;
+  bool has_rerun_state_ = false;
+};
+
+}  // namespace
+
+llvm::Expected<Checkpoint> DescribeRanks(ReadableFileSystem& files, const std::string& folder,
+                                         const RankPreference& preference, unsigned threads) {
+  return Ranks(files, folder).Describe(preference, threads);
+}
+
+}  // namespace ucp::megatron

@@ -1,0 +1,102 @@
+#include "compiler/formats/megatron/ranks/join.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/support/error.h"
+
+namespace ucp::megatron {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Facts = std::map<std::string, Fact>;
+
+LocalTensor Tensor(std::string name, std::vector<std::int64_t> sizes) {
+  LocalTensor tensor{std::move(name), {}};
+  tensor.place.elements = 1;
+  for (const std::int64_t size : sizes) tensor.place.elements *= size;
+  tensor.place.sizes = std::move(sizes);
+  return tensor;
+}
+
+RankOfModel Rank(std::int64_t stage, std::int64_t tensor_rank, std::vector<std::vector<LocalTensor>> parts) {
+  RankOfModel rank{{"mp_rank", stage, tensor_rank}, {}};
+  for (std::vector<LocalTensor>& tensors : parts) rank.parts.push_back({std::move(tensors), {}, {}});
+  return rank;
+}
+
+Facts Saying(std::int64_t stages) { return {{"args.pipeline_model_parallel_size", Fact{FactValue{stages}, "a.pt"}}}; }
+
+std::string RefusalOf(const std::vector<RankOfModel>& ranks, std::int64_t stages) {
+  const Facts facts = Saying(stages);
+  auto model = JoinRanks(ranks, Arguments(facts));
+  return model ? "" : TakeFailure(model.takeError()).message;
+}
+
+// Two stages, each of which has two parts of one layer.
+TEST(JoinRanks, CountsLayersOverParts) {
+  const std::string norm = "decoder.layers.0.input_layernorm.weight";
+  const std::vector<RankOfModel> ranks = {Rank(0, 0, {{Tensor(norm, {4})}, {Tensor(norm, {4})}}),
+                                          Rank(1, 0, {{Tensor(norm, {4})}, {Tensor(norm, {4})}})};
+  const Facts facts = Saying(2);
+  const WholeModel model = llvm::cantFail(JoinRanks(ranks, Arguments(facts)));
+  ASSERT_EQ(model.tensors.size(), 1u);
+  EXPECT_EQ(model.tensors[0].entry.key, "decoder.layers.self_attention.linear_qkv.layer_norm_weight");
+  EXPECT_THAT(model.tensors[0].entry.shape, ElementsAre(4, 4));
+  const auto layer_of = [&](std::size_t rank, std::size_t part) {
+    for (const PlacedBox& box : model.tensors[0].boxes) {
+      if (box.tensor == ranks[rank].parts[part].tensors.data()) return box.offsets[0];
+    }
+    return std::int64_t{-1};
+  };
+  EXPECT_EQ(layer_of(0, 0), 0);
+  EXPECT_EQ(layer_of(1, 0), 1);
+  EXPECT_EQ(layer_of(0, 1), 2);
+  EXPECT_EQ(layer_of(1, 1), 3);
+}
+
+// Each of two ranks has half of the gate and half of the up half.
+TEST(JoinRanks, PutsHalvesTogether) {
+  std::vector<RankOfModel> ranks;
+  for (const std::int64_t rank : {0, 1}) {
+    ranks.push_back(Rank(0, rank,
+                         {{Tensor("decoder.layers.0.mlp.linear_fc1.weight", {6, 4}),
+                           Tensor("decoder.layers.0.mlp.linear_fc2.weight", {4, 3})}}));
+  }
+  const Facts facts = Saying(1);
+  const WholeModel model = llvm::cantFail(JoinRanks(ranks, Arguments(facts)));
+  EXPECT_THAT(model.tensors[0].entry.shape, ElementsAre(1, 12, 4));
+  EXPECT_THAT(model.tensors[1].entry.shape, ElementsAre(1, 4, 6));
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> begins;
+  for (const PlacedBox& box : model.tensors[0].boxes) {
+    rows.push_back(box.offsets[1]);
+    begins.push_back(box.begin);
+  }
+  EXPECT_THAT(rows, ElementsAre(0, 6, 3, 9));
+  EXPECT_THAT(begins, ElementsAre(0, 12, 0, 12));
+}
+
+TEST(JoinRanks, NeedsEachLayerOfEachRank) {
+  const LocalTensor norm = Tensor("decoder.layers.0.self_attention.linear_proj.bias", {4});
+  const LocalTensor other = Tensor("decoder.layers.1.mlp.linear_fc2.bias", {4});
+  EXPECT_THAT(RefusalOf({Rank(0, 0, {{norm, other}})}, 1), HasSubstr("is not in layer"));
+  EXPECT_THAT(RefusalOf({Rank(0, 0, {{norm}}), Rank(0, 1, {{norm, other}})}, 1),
+              HasSubstr("tensor-parallel rank 0 of its stage has 1 layers"));
+  const LocalTensor far = Tensor("decoder.layers.4611686018427387904.mlp.linear_fc2.bias", {4});
+  EXPECT_THAT(RefusalOf({Rank(0, 0, {{far}})}, 1), HasSubstr("has 2 layers"));
+}
+
+TEST(JoinRanks, RefusesShapesThatRanksCannotShare) {
+  EXPECT_THAT(RefusalOf({Rank(0, 0, {{Tensor("decoder.layers.0.self_attention.linear_proj.weight", {4})}})}, 1),
+              HasSubstr("has the shape [4], which 1 tensor-parallel ranks cannot share"));
+  EXPECT_THAT(RefusalOf({Rank(0, 0, {{Tensor("embedding.word_embeddings.weight", {std::int64_t{1} << 62})}}),
+                         Rank(0, 2, {{Tensor("embedding.word_embeddings.weight", {std::int64_t{1} << 62})}})},
+                        1),
+              HasSubstr("3 tensor-parallel ranks cannot share"));
+}
+
+}  // namespace
+}  // namespace ucp::megatron

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/formats/dcp/entries/describe_entries.h"
+#include "compiler/formats/dcp/entries/megatron_fsdp.h"
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/items.h"
 #include "compiler/formats/dcp/metadata.h"
@@ -31,6 +32,7 @@ class Folder {
     checkpoint_.training.tag = TagOf(folder_);
     for (const std::string& part : parts) UCP_RETURN_IF_ERROR(ReadPart(part));
     UCP_RETURN_IF_ERROR(CheckKeys());
+    UCP_RETURN_IF_ERROR(TakeMegatronFsdp());
     state_.name = folder_;
     state_.origin = kMetadataFile;
     state_.entries = entries_;
@@ -68,11 +70,19 @@ class Folder {
     return llvm::Error::success();
   }
 
+  llvm::Error TakeMegatronFsdp() {
+    if (!IsOfMegatronFsdp(entries_)) return llvm::Error::success();
+    checkpoint_.inventory.remarks.emplace_back("Megatron-FSDP saved it as `fsdp_dtensor`");
+    if (llvm::Error error = RenameMegatronFsdp(entries_))
+      return AddContext(std::move(error), fmt::format("`{}`", folder_));
+    return CheckKeys();
+  }
+
   llvm::Error CheckKeys() const {
     std::set<std::string_view> keys;
     for (const Entry& entry : entries_) {
       if (keys.insert(entry.key).second) continue;
-      return Fail(ErrorCode::kBadData, "`{}`: two of its folders have an entry `{}`", folder_, entry.key);
+      return Fail(ErrorCode::kBadData, "`{}`: two of its entries are `{}`", folder_, entry.key);
     }
     return llvm::Error::success();
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -25,6 +26,9 @@
 #include "runtime/jobs/verify/verify.h"
 #include "runtime/python/interruptible.h"
 #include "runtime/python/raise.h"
+#include "runtime/python/ranks.h"
+#include "runtime/save/find_machines.h"
+#include "runtime/save_run/convert_together.h"
 
 namespace nb = nanobind;
 
@@ -139,6 +143,35 @@ std::string ConvertForPython(const SourceTexts& source, const nb::bytes& out, co
   return json;
 }
 
+// By all ranks of a job, of which the lowest of each machine works; nothing on ranks other than the first.
+std::string ConvertTogetherForPython(PythonRanks& ranks, const SourceTexts& source, const nb::bytes& folder,
+                                     const nb::bytes& out, const std::string& to, const TargetSettings& target,
+                                     bool force, unsigned threads, std::uint64_t memory_bytes) {
+  std::unique_ptr<SocketRanks> machines;
+  RunInterruptibly([&](const std::atomic<bool>&) -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(machines, MeetMachines(ranks));
+    return llvm::Error::success();
+  });
+  std::string json;
+  if (machines == nullptr) return json;
+  const ConvertRequest request{source, to, target, ReplicaPolicy::kTrust};
+  const std::string own_folder(folder.c_str(), folder.size());
+  ConversionOptions destination;
+  destination.destination.assign(out.c_str(), out.size());
+  destination.force = force;
+  RunJob(WorkOf(threads, memory_bytes, false, nb::none()),
+         [&](ExecutionOptions execution, const JobHooks& hooks) -> llvm::Error {
+           execution.ranks = machines.get();
+           llvm::Expected<ConvertReport> report =
+               ConvertTogether(request, own_folder, destination, std::move(execution), hooks);
+           machines->Leave();
+           if (!report) return report.takeError();
+           if (ranks.rank() == 0) json = TextOf(ConversionJson(report->run, report->outcome, destination));
+           return llvm::Error::success();
+         });
+  return json;
+}
+
 std::string VerifyForPython(const SourceTexts& source, const nb::bytes& same, bool by_elements, bool checksums,
                             unsigned threads, std::uint64_t memory_bytes, nb::object progress) {
   VerifyRequest request;
@@ -203,6 +236,9 @@ void AddJobs(nb::module_& module) {
   module.def("convert", &ConvertForPython, nb::arg("source"), nb::arg("out"), nb::arg("to"), nb::arg("target"),
              nb::arg("verify"), nb::arg("force"), nb::arg("resume"), nb::arg("threads"), nb::arg("memory_bytes"),
              nb::arg("progress").none());
+  module.def("convert_together", &ConvertTogetherForPython, nb::arg("ranks"), nb::arg("source"), nb::arg("folder"),
+             nb::arg("out"), nb::arg("to"), nb::arg("target"), nb::arg("force"), nb::arg("threads"),
+             nb::arg("memory_bytes"));
   module.def("verify", &VerifyForPython, nb::arg("source"), nb::arg("same"), nb::arg("by_elements"),
              nb::arg("checksums"), nb::arg("threads"), nb::arg("memory_bytes"), nb::arg("progress").none());
   module.def("diff", &DiffForPython, nb::arg("source"), nb::arg("other"), nb::arg("tensor"), nb::arg("read_all"),

@@ -4,11 +4,15 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <utility>
 
 #include "compiler/support/error.h"
+#include "runtime/comm/connect_machines.h"
 #include "runtime/comm/machine_socket.h"
 #include "runtime/comm/nodes.h"
+#include "runtime/save/writer_ranks.h"
 
 namespace ucp {
 
@@ -38,6 +42,25 @@ llvm::Expected<JobMachines> ShareMachines(Communicator& ranks, const std::vector
   UCP_RETURN_IF_ERROR(OutcomeOfFirstRank(ranks, std::move(error)));
   UCP_ASSIGN_OR_RETURN(job.secret, FromFirstRank(ranks, secret));
   return job;
+}
+
+llvm::Expected<std::unique_ptr<SocketRanks>> MeetMachines(Communicator& ranks) {
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ranks.AllGather(NameOfThisMachine()));
+  const std::vector<int> machines = NumberNodes(names);
+  const int machine = machines[static_cast<std::size_t>(ranks.rank())];
+  const bool is_lowest = std::ranges::find(machines, machine) - machines.begin() == ranks.rank();
+  MachineListener listener;
+  llvm::Error error = llvm::Error::success();
+  if (is_lowest) {
+    llvm::Expected<MachineListener> opened = ListenToMachines();
+    if (opened) listener = std::move(*opened);
+    error = opened.takeError();
+  }
+  UCP_RETURN_IF_ERROR(Agree(ranks, std::move(error)));
+  UCP_ASSIGN_OR_RETURN(const JobMachines job, ShareMachines(ranks, machines, listener.address));
+  if (!is_lowest) return nullptr;
+  const Purpose purpose{static_cast<std::uint64_t>(MachinePurpose::kRun), static_cast<std::uint64_t>(machine)};
+  return ConnectMachines(purpose, job.addresses, job.secret, listener.socket, kSecondsToConnect);
 }
 
 }  // namespace ucp

@@ -3,10 +3,12 @@
 
 #include <llvm/Support/Error.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/socket_ranks.h"
 #include "runtime/save/save_messages.h"
 
 namespace ucp {
@@ -19,5 +21,9 @@ std::string NameOfThisMachine();
 // of a machine listens (MachineListener); empty on others. The secret is one that rank 0 draws.
 llvm::Expected<JobMachines> ShareMachines(Communicator& ranks, const std::vector<int>& machines,
                                           const std::string& address);
+
+// All ranks call it together. Connects the lowest ranks of all machines, on which it returns the machines as ranks of a
+// run; null elsewhere.
+llvm::Expected<std::unique_ptr<SocketRanks>> MeetMachines(Communicator& ranks);
 
 }  // namespace ucp

@@ -16,6 +16,7 @@
 
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
+#include "runtime/comm/connect_machines.h"
 #include "runtime/comm/machine_socket.h"
 #include "runtime/job_state/job_items.h"
 #include "runtime/save/segment_files.h"
@@ -94,42 +95,21 @@ class Relay {
     joins.push_back(std::move(joined.join));
   }
 
-  // To those of lower machines; those of higher ones come.
   llvm::Error ConnectWriters() {
     const JobMachines& job = machines_.job;
     const Purpose purpose{static_cast<std::uint64_t>(MachinePurpose::kWriter), static_cast<std::uint64_t>(job.machine)};
-    for (int machine = 0; machine < job.machine; ++machine) {
-      UCP_ASSIGN_OR_RETURN(machines_.writers[machine],
-                           ConnectToMachine(AddressOf(machine), job.secret, purpose, seconds_));
-    }
-    const WriterClock::time_point until = AfterSeconds(seconds_);
-    while (machines_.writers.size() + 1 < job.addresses.size()) UCP_RETURN_IF_ERROR(AcceptWriter(until));
+    UCP_ASSIGN_OR_RETURN(writers_, ConnectMachines(purpose, job.addresses, job.secret, machines_.listener, seconds_));
     machines_.listener = Descriptor(-1);
-    writers_ = machines_.Connected();
-    return llvm::Error::success();
-  }
-
-  llvm::Error AcceptWriter(WriterClock::time_point until) {
-    pollfd wait{machines_.listener.number(), POLLIN, 0};
-    if (Uninterrupted([&] { return ::poll(&wait, 1, MillisecondsUntil(until)); }) <= 0) {
-      return Fail(ErrorCode::kIo, "the writers of {} of the job's {} machines did not connect within {} s",
-                  machines_.job.addresses.size() - 1 - machines_.writers.size(), machines_.job.addresses.size(),
-                  seconds_);
-    }
-    llvm::Expected<AcceptedMachine> accepted = AcceptMachine(machines_.listener.number(), machines_.job.secret);
-    if (accepted) machines_.writers[static_cast<int>(accepted->purpose.number)] = std::move(accepted->socket);
-    llvm::consumeError(accepted.takeError());  // A caller that is not of this job is left alone.
     return llvm::Error::success();
   }
 
   llvm::Error ConnectRank(RelayedRank& rank, const JoinMessage& join) {
     const Purpose purpose{static_cast<std::uint64_t>(MachinePurpose::kRank), rank.number};
-    UCP_ASSIGN_OR_RETURN(rank.first, ConnectToMachine(AddressOf(0), machines_.job.secret, purpose, seconds_));
+    UCP_ASSIGN_OR_RETURN(rank.first,
+                         ConnectToMachine(machines_.job.addresses.front(), machines_.job.secret, purpose, seconds_));
     UCP_RETURN_IF_ERROR(rank.first.Receive().takeError());  // It says hello.
     return Send(rank.first, SaveMessageKind::kJoin, Encode(join));
   }
-
-  const std::string& AddressOf(int machine) const { return machines_.job.addresses[static_cast<std::size_t>(machine)]; }
 
   static llvm::Error Send(MessageSocket& socket, SaveMessageKind kind, const std::string& bytes, int file = -1) {
     return socket.Send(static_cast<std::uint64_t>(kind), bytes, file);

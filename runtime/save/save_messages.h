@@ -54,6 +54,7 @@ inline constexpr std::size_t kMostRooms = 2;
 enum class MachinePurpose : std::uint64_t {
   kRank,    // A rank of another machine; its number.
   kWriter,  // The writer of another machine; the machine's number.
+  kRun,     // The lowest rank of another machine, for a run of all machines; the machine's number.
 };
 
 // The settings of a Saver, the same on all ranks.

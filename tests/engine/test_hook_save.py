@@ -6,6 +6,7 @@ and states are bit for bit those of the engine that saved.
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from conftest import SPEC_OF
 from fixtures.cases import CASES, DEFAULT_SEED, Case, Mesh
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
-from fixtures.saving import failing_saves, loaded_with_scheduler, saved_with_scheduler
-from fixtures.serve import Call, Engines
+from fixtures.saving import failing_saves, loaded_with_scheduler, losing_a_machine, saved_twice, saved_with_scheduler
+from fixtures.serve import Call, EngineError, Engines
 from native import differences_of_files
 from test_acceptance import NOISE
 from test_native import OTHER_SEED
@@ -88,6 +89,34 @@ def test_what_deepspeed_would_have_saved(engines: Engines, tmp_path: Path) -> No
     assert differences_of_files(tmp_path / "ours", tmp_path / "theirs") == []
 
 
+@pytest.mark.parametrize(
+    ("name", "machines", "to"),
+    [
+        ("zero0_fp32", "ab", "deepspeed:dp=2,zero=0,dtype=fp32"),
+        ("zero1_dp2", "ab", "deepspeed:dp=2,zero=1,dtype=fp16"),
+        ("zero2_dp4", "abba", "deepspeed:dp=4,zero=2,dtype=bf16"),
+        ("zero3_dp4", "aabc", "deepspeed:dp=4,zero=3,dtype=bf16"),
+        ("gpt_pp2_tp2_dp2", "aaaabbbb", "deepspeed:pp=2,tp=2,dp=2,dtype=bf16"),
+        ("moe_ep2_dp4", "aabb", "deepspeed:dp=4,ep=2,zero=2,dtype=bf16"),
+    ],
+)
+def test_ranks_on_several_machines(
+    name: str, machines: str, to: str, ucprun: Path, engines: Engines, tmp_path: Path
+) -> None:
+    """Each machine reads what its ranks hold: the files are those of a conversion of what the engine itself saves."""
+    case, ours, theirs, converted = CASES[name], tmp_path / "ours", tmp_path / "theirs", tmp_path / "converted"
+    options = options_of(case)
+    arguments = {"case": case, "folder": tmp_path, "machines": machines, "options": {"to": to, **options}}
+    report = engines.ask(Call(case.mesh.ranks, saved_twice, arguments))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ours", "theirs"]
+    spec = ["--spec", options["spec"]] if options else []
+    subprocess.run(
+        [ucprun, "convert", theirs, converted, "--to", to, *spec], check=True, capture_output=True, timeout=60
+    )
+    assert differences_of_files(ours, converted) == []
+    assert report["bytes_exchanged"] > 0 or case.stage == 0  # Then the first rank holds all.
+
+
 @pytest.mark.parametrize("to", ["universal", "deepspeed:dp=2,zero=3"])
 def test_scheduler_and_client_state(to: str, engines: Engines, tmp_path: Path) -> None:
     """Into an engine of stage 3, by our own loader."""
@@ -108,12 +137,31 @@ SAID = {
 }
 
 
-def test_a_save_that_fails(engines: Engines, tmp_path: Path) -> None:
+@pytest.mark.parametrize("machines", ["aa", "ab"])
+def test_a_save_that_fails(machines: str, engines: Engines, tmp_path: Path) -> None:
     """On one rank or on all: all raise one sentence, at once; nothing is left, and the next save works."""
-    told = engines.ask(Call(2, failing_saves, {"case": replace(CASES["zero1_dp2"], stage=3), "folder": tmp_path}))
+    case = replace(CASES["zero1_dp2"], stage=3)
+    told = engines.ask(Call(2, failing_saves, {"case": case, "folder": tmp_path, "machines": machines}))
     for kind, said in SAID.items():
         for rank in told[kind]:
-            assert rank["said"].startswith(f"Error: {said.replace('{}', str(tmp_path))}"), (kind, rank["said"])
+            expected = said.replace("{}", str(tmp_path))
+            if machines == "ab":
+                expected = expected.removeprefix("rank 0: ")  # Both machines raise it.
+            assert rank["said"].startswith(f"Error: {expected}"), (kind, rank["said"])
             assert rank["said"] == told[kind][0]["said"]
             assert rank["seconds"] < 5
     assert [path.name for path in tmp_path.iterdir()] == ["first"]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1])
+def test_a_machine_that_is_lost(seconds: float, ucprun: Path, engines: Engines, tmp_path: Path) -> None:
+    """The others hear of it: the checkpoint is complete or absent, and their folders of links are gone."""
+    arguments = {"case": CASES["zero3_dp4"], "folder": tmp_path, "machines": "aabc", "seconds": seconds}
+    with pytest.raises(EngineError):  # A rank is gone before it has answered.
+        engines.ask(Call(4, losing_a_machine, arguments))
+    for rank in range(3):
+        said = (tmp_path / f"{rank}.txt").read_text()
+        assert "rank 3 of 4 is gone" in said or "machine 2 of 3" in said or said == "", said
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    if (tmp_path / "saved").exists():
+        subprocess.run([ucprun, "verify", tmp_path / "saved"], check=True, capture_output=True, timeout=60)

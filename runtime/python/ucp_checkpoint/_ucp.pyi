@@ -65,6 +65,20 @@ def convert(
 ) -> str:
     """JSON, as `ucprun convert --json` prints it."""
 
+def convert_together(
+    ranks: Ranks,
+    source: Source,
+    folder: bytes,
+    out: bytes,
+    to: str,
+    target: Target,
+    force: bool,
+    threads: int,
+    memory_bytes: int,
+) -> str:
+    """By the lowest rank of each machine. `source.path` is the first one's folder, and `folder` this machine's. JSON on
+    rank 0, nothing elsewhere. All ranks call it."""
+
 def verify(
     source: Source,
     same: bytes,

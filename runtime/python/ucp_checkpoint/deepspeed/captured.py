@@ -25,6 +25,7 @@ class Captured(StandIn):
         try:
             memory = os.memfd_create("ucp-file-of-engine", os.MFD_CLOEXEC)
             self._memory.append(memory)
+            os.makedirs(os.path.dirname(path), exist_ok=True)  # The engine makes it where rank 0 is.
             torch.save(state_dict, f"/proc/self/fd/{memory}")
             os.symlink(f"/proc/{os.getpid()}/fd/{memory}", path)
         except Exception as error:

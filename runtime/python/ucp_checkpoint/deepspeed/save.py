@@ -1,7 +1,7 @@
 """`save_checkpoint`: the engine's own save into memory, converted from there.
 
 So all that DeepSpeed keeps is there at every stage: steps, scheduler, loss scale, client state. Each rank saves its own
-partition, and nothing is gathered.
+partition, and nothing is gathered. On several machines the first rank of each reads the files of its machine.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Any
 import torch
 from deepspeed import comm as dist
 
-from .. import _arguments, _ucp, convert
+from .. import _arguments, _ucp
 from .._failure import failure
 from .._ranks import Group
-from .._source import Settings
+from .._source import Settings, source_from
+from .._work import byte_count, thread_count
 from .captured import captured
 from .errors import LoadError
 from .load import check_version
@@ -52,24 +53,9 @@ def save_checkpoint(
     """Saves a running engine, at any ZeRO stage, into the folder `save_dir` in any format; all its ranks call it.
 
     `tag`, `client_state` and `exclude_frozen_parameters` are those of `engine.save_checkpoint`, and the other arguments
-    those of `ucp.convert`. The folder appears complete or not at all. Returns on every rank what `ucprun convert
-    --json` prints. An error on one rank is raised on all.
+    those of `ucp.convert`. Ranks may be on several machines that all see the folder, which appears complete or not
+    at all. Returns on every rank what `ucprun convert --json` prints. An error on one rank is raised on all.
     """
-    threads = len(os.sched_getaffinity(0)) if threads is None else threads  # The other ranks wait.
-    options: dict[str, Any] = {
-        "to": to,
-        "force": force,
-        "spec": spec,
-        "sets": sets,
-        "config": config,
-        "unused": unused,
-        "drop_states": drop_states,
-        "prefer_rank": prefer_rank,
-        "keep_opaque": keep_opaque,
-        "ds_config": ds_config,
-        "threads": threads,
-        "memory": memory,
-    }
     try:
         with Group(torch.distributed.group.WORLD, "ucp.deepspeed.save_checkpoint") as group:
             with phase(group) as outcome:
@@ -77,22 +63,39 @@ def save_checkpoint(
                 place = os.path.abspath(_arguments.path("save_dir", save_dir))
                 outcome.asked = f"{os.fsdecode(place)}, tag={tag}, {exclude_frozen_parameters}, to={to}, force={force}"
                 _check(engine, place, force)
-            _check_machines(group)
-            with _folder(group) as folder, captured(engine) as files:
+                source = source_from(
+                    place,
+                    spec=spec,
+                    sets=sets,
+                    config=config,
+                    unused=unused,
+                    drop_states=drop_states,
+                    prefer_rank=prefer_rank,
+                )
+                target = _ucp.Target()
+                target.tag = _arguments.text("tag", tag or "")
+                target.keep_opaque = _arguments.texts("keep_opaque", keep_opaque)
+                target.ds_config = _arguments.path("ds_config", ds_config) if ds_config is not None else b""
+                to = _arguments.text("to", to, 'a strategy such as "universal"')
+                # The other ranks wait.
+                workers = len(os.sched_getaffinity(0)) if threads is None else thread_count(threads)
+                memory_bytes = byte_count(memory)
+            with _folder(group) as (folder, of_first), captured(engine) as files:
+                source.path = of_first
                 with phase(group), impatient(group):
                     engine.save_checkpoint(
-                        folder,
+                        os.fsdecode(folder),
                         tag=tag,
                         client_state=dict(client_state or {}),
                         exclude_frozen_parameters=exclude_frozen_parameters,
                     )
                     if files.problem is not None:
                         raise files.problem
-                report: dict[str, Any] = {}
                 with phase(group):
-                    if group.rank == 0:
-                        report = convert(folder, place, tag=tag or "", verify=False, **options)
-                report = json.loads(group.all_gather(json.dumps(report).encode())[0])
+                    told = _ucp.convert_together(
+                        group.ranks, source, folder, place, to, target, force, workers, memory_bytes
+                    )
+                report: dict[str, Any] = json.loads(group.all_gather(told.encode())[0])
     except LoadError as error:
         raise failure(error.code, str(error)) from error
     _tell(report)
@@ -107,27 +110,18 @@ def _check(engine: Any, place: bytes, force: bool) -> None:
         raise failure("usage", f"`{shown}` exists; name another folder, or pass force=True to replace it")
 
 
-def _check_machines(group: Group) -> None:
-    """Rank 0 follows the links of all."""
-    machines = group.all_gather(_ucp.name_of_this_machine().encode())
-    other = next((rank for rank, machine in enumerate(machines) if machine != machines[0]), None)
-    if other is not None:
-        raise failure(
-            "unsupported",
-            f"ranks 0 and {other} are on different machines; an engine is saved from one machine so far: save with "
-            "engine.save_checkpoint(), and convert the result",
-        )
-
-
 @contextmanager
-def _folder(group: Group) -> Iterator[str]:
-    """A folder of rank 0, for links to memory; all ranks know its name."""
-    name = ""
+def _folder(group: Group) -> Iterator[tuple[bytes, bytes]]:
+    """A folder of each machine, for links to the memory of its ranks: the name of this one's, and of that of rank 0."""
+    name = b""
     try:
+        machines = group.all_gather(_ucp.name_of_this_machine().encode())
+        first = machines.index(machines[group.rank])
         with phase(group):
-            if group.rank == 0:
-                name = tempfile.mkdtemp(prefix="ucp-engine-")
-        yield os.fsdecode(group.all_gather(os.fsencode(name))[0])
+            if group.rank == first:
+                name = os.fsencode(tempfile.mkdtemp(prefix="ucp-engine-"))
+        names = group.all_gather(name)
+        yield names[first], names[0]
     finally:
         if name:
             shutil.rmtree(name, ignore_errors=True)

@@ -8,9 +8,13 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "compiler/support/error.h"
+#include "runtime/comm/connect_machines.h"
 #include "runtime/comm/machine_socket.h"
 #include "tests/unit/runtime/comm/ranks_of_sockets.h"
 
@@ -111,6 +115,42 @@ TEST(MachineSocketTest, ACallerThatSpeaksOfOtherThings) {
   }
   server.join();
   EXPECT_THAT(error, ::testing::AnyOf(HasSubstr("is not one of ucp"), HasSubstr("closed")));
+}
+
+TEST(ConnectMachinesTest, EachHasAConnectionToEachOther) {
+  constexpr std::size_t kMachines = 3;
+  const std::string secret = llvm::cantFail(NewSecret());
+  std::vector<MachineListener> listeners;
+  std::vector<std::string> addresses;
+  for (std::size_t machine = 0; machine < kMachines; ++machine) {
+    listeners.push_back(llvm::cantFail(ListenToMachines()));
+    addresses.push_back(listeners.back().address);
+  }
+  std::vector<std::vector<std::string>> gathered(kMachines);
+  std::thread stranger(
+      [&] { llvm::consumeError(ConnectToMachine(addresses[0], llvm::cantFail(NewSecret()), {5, 1}, 0).takeError()); });
+  std::vector<std::thread> threads;
+  for (std::size_t machine = 0; machine < kMachines; ++machine) {
+    threads.emplace_back([&, machine] {
+      const std::unique_ptr<SocketRanks> machines =
+          llvm::cantFail(ConnectMachines({5, machine}, addresses, secret, listeners[machine].socket, 20));
+      EXPECT_STREQ(machines->noun(), "machine");
+      gathered[machine] = llvm::cantFail(machines->AllGather(std::to_string(machine)));
+      llvm::consumeError(machines->AllGather("").takeError());  // Nobody goes before the others are done.
+      machines->Leave();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  listeners.clear();  // The stranger may wait for one.
+  stranger.join();
+  for (const auto& of_machine : gathered) EXPECT_EQ(of_machine, (std::vector<std::string>{"0", "1", "2"}));
+}
+
+TEST(ConnectMachinesTest, OneThatDoesNotComeIsCounted) {
+  const MachineListener listener = llvm::cantFail(ListenToMachines());
+  const std::vector<std::string> addresses = {listener.address, "1 127.0.0.1"};
+  EXPECT_EQ(TextOf(ConnectMachines({5, 0}, addresses, llvm::cantFail(NewSecret()), listener.socket, 0.1).takeError()),
+            "1 of the job's 2 machines did not connect within 0.1 s");
 }
 
 }  // namespace

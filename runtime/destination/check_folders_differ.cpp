@@ -71,9 +71,10 @@ llvm::Error CheckFoldersDiffer(FileSystem& files, const std::string& destination
   for (std::size_t rank = 0; rank < makers->size(); ++rank) {
     if ((*makers)[rank].empty()) continue;
     return Fail(ErrorCode::kUsage,
-                "rank {} and rank {} are on different nodes and see the same folder `{}`; leave out {} "
-                "destination, or name a folder on a disk that each node has for itself",
-                (*makers)[rank], rank, ParentOf(destination), OptionName(UserOption::kNodeLocal));
+                "{0} {1} and {0} {2} are on different nodes and see the same folder `{3}`; leave out {4}, "
+                "or name a folder on a disk that each node has for itself",
+                ranks.noun(), (*makers)[rank], rank, ParentOf(destination),
+                OptionName(UserOption::kNodeLocal, "destination"));
   }
   return llvm::Error::success();
 }

@@ -113,6 +113,7 @@ llvm::Expected<Checkpoint> DescribeJob(const JoinedState& state, ReadableFileSys
   dict.has_paths = true;
   dict.is_folder = false;
   if (state.part) dict.part = &*state.part;
+  if (state.machines) dict.machines = &*state.machines;
   UCP_RETURN_IF_ERROR(dcp::DescribeEntries(dict, *items, checkpoint));
   checkpoint.inventory.format = "job";
   return checkpoint;

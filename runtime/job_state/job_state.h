@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "compiler/formats/dcp/entries/entry.h"
+#include "compiler/formats/dcp/write/machine_files.h"
 #include "compiler/formats/dcp/write/part.h"
 
 namespace ucp {
@@ -89,6 +90,7 @@ struct JoinedState {
   std::vector<Replicas> replicas;
   std::optional<dcp::PartOfJob>
       part;  // By key: the ranks are those of one machine, and hold a part of the job's state.
+  std::optional<dcp::MachineFiles> machines;  // By key: each machine is to have a file of its own.
   StagingWaves waves;
 };
 

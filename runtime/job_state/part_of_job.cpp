@@ -96,4 +96,21 @@ dcp::PartOfJob TakePart(std::vector<HeldState>& ranks, std::int64_t number) {
   return part;
 }
 
+dcp::MachineFiles BoxesOfMachines(const JoinedState& joined, const std::vector<int>& machine_of_rank) {
+  dcp::MachineFiles files{1 + *std::ranges::max_element(machine_of_rank), {}};
+  for (const dcp::Entry& entry : joined.entries) {
+    if (!entry.is_tensor) continue;
+    auto& boxes = files.boxes[entry.key];
+    for (const dcp::Chunk& chunk : entry.chunks) {
+      Box box;
+      for (std::size_t d = 0; d < chunk.sizes.size(); ++d) {
+        box.push_back({{chunk.offsets[d], chunk.offsets[d] + chunk.sizes[d]}});
+      }
+      if (std::ranges::count(chunk.sizes, 0) == 0)
+        boxes.emplace_back(std::move(box), machine_of_rank[chunk.place.file]);
+    }
+  }
+  return files;
+}
+
 }  // namespace ucp

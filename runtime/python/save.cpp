@@ -192,6 +192,7 @@ void AddSettings(nb::module_& module) {
       .def_rw("rooms", &SaverSettings::rooms)
       .def_rw("staging_bytes", &SaverSettings::staging_bytes)
       .def_rw("part", &SaverSettings::part)
+      .def_rw("node_local", &SaverSettings::node_local)
       .def_prop_rw(
           "lock_file",
           [](const SaverSettings& settings) { return nb::bytes(settings.lock_file.data(), settings.lock_file.size()); },

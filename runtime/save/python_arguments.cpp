@@ -20,7 +20,9 @@ static_assert(kArguments.back() != nullptr);
 std::string PythonArgument(UserOption option, std::optional<std::string_view> value) {
   const char* name = kArguments[static_cast<std::size_t>(option)];
   if (option == UserOption::kReplicas) return fmt::format("{}={}", name, value == "trust" ? "False" : "True");
-  if (option == UserOption::kForce || option == UserOption::kResume) return fmt::format("{}=True", name);
+  if (option == UserOption::kForce || option == UserOption::kResume || option == UserOption::kNodeLocal) {
+    return fmt::format("{}=True", name);
+  }
   return value ? fmt::format("{}=\"{}\"", name, *value) : fmt::format("{}=", name);
 }
 

@@ -19,8 +19,10 @@
 #include "runtime/comm/connect_machines.h"
 #include "runtime/comm/machine_socket.h"
 #include "runtime/job_state/job_items.h"
+#include "runtime/save/kept_checkpoints.h"
 #include "runtime/save/segment_files.h"
 #include "runtime/save/written_save.h"
+#include "runtime/save_run/save_run.h"
 
 namespace ucp {
 namespace {
@@ -81,7 +83,12 @@ class Relay {
     listener_ = Descriptor(-1);
     if (settings_.nice != 0) ::setpriority(PRIO_PROCESS, 0, settings_.nice);
     UCP_RETURN_IF_ERROR(ConnectWriters());
-    for (std::size_t i = 0; i < ranks_.size(); ++i) UCP_RETURN_IF_ERROR(ConnectRank(ranks_[i], joins[i]));
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (settings_.node_local) {
+        for (const std::string& path : joins[i].abandoned) RemoveRemains(files_, path);
+      }
+      UCP_RETURN_IF_ERROR(ConnectRank(ranks_[i], joins[i]));
+    }
     return llvm::Error::success();
   }
 
@@ -234,6 +241,7 @@ class Relay {
       job.staged_bytes += rank.bytes;
     }
     is_writing_ = true;
+    path_ = call.path;
     written_.Start(files_, std::move(job), done_.number());
     return llvm::Error::success();
   }
@@ -242,7 +250,9 @@ class Relay {
   void Finish() {
     std::uint64_t count = 0;
     if (::read(done_.number(), &count, sizeof count) != static_cast<ssize_t>(sizeof count)) return;
-    llvm::consumeError(written_.Take().takeError());
+    llvm::Expected<std::string> report = written_.Take();
+    if (report && settings_.node_local) kept_.Add(files_, path_, settings_.keep);
+    llvm::consumeError(report.takeError());
     is_writing_ = false;
   }
 
@@ -256,6 +266,8 @@ class Relay {
   std::vector<RelayedRank> ranks_;
   StagingWaves waves_;
   bool is_writing_ = false;
+  std::string path_;      // Of the save that is written, or was last.
+  KeptCheckpoints kept_;  // Of this machine's own.
   WrittenSave written_;
 };
 

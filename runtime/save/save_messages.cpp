@@ -90,6 +90,7 @@ SaverSettings ReadSettings(std::string_view bytes) {
   settings.rooms = reader.Number();
   settings.staging_bytes = reader.Number();
   if (const std::uint64_t part = reader.Number(); part > 0) settings.part = part - 1;
+  settings.node_local = reader.Number() != 0;
   settings.lock_file = reader.Text();
   return settings;
 }
@@ -118,6 +119,7 @@ std::string Encode(const SaverSettings& settings) {
   writer.Add(settings.rooms);
   writer.Add(settings.staging_bytes);
   writer.Add(settings.part ? *settings.part + 1 : 0);
+  writer.Add(std::uint64_t{settings.node_local});
   writer.Add(std::string_view(settings.lock_file));
   return writer.bytes();
 }

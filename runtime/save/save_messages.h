@@ -71,6 +71,7 @@ struct SaverSettings {
   std::uint64_t rooms = 1;            // Of each segment.
   std::uint64_t staging_bytes = 0;    // The most that a rank stages at a time; 0: all that it has.
   std::optional<std::uint64_t> part;  // The ranks are those of one machine, which saves this part of the job's state.
+  bool node_local = false;            // Each machine keeps its part of a checkpoint, at the same path on its own disk.
   std::string lock_file;              // On which the writer has a shared lock as long as it lives. Empty: none.
 };
 

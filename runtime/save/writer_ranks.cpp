@@ -201,7 +201,13 @@ llvm::Expected<JoinedState> WriterRanks::JoinedStates() const {
   if (!joined && part && !part->tensors.empty()) {
     return AddContext(joined.takeError(), "the ranks of a machine hold other boxes than whole rows and columns");
   }
-  if (joined) joined->part = std::move(part);
+  if (!joined) return joined;
+  joined->part = std::move(part);
+  if (settings.node_local) {
+    std::vector<int> machines;
+    for (const WriterRank& rank : all) machines.push_back(rank.machine);
+    joined->machines = BoxesOfMachines(*joined, machines);
+  }
   return joined;
 }
 

@@ -51,6 +51,7 @@ llvm::Error WrittenSave::Write(SegmentFiles& files, const Job& job, int done, st
   ConversionOptions destination;
   destination.destination = job.path;
   destination.force = job.force;
+  destination.node_local.destination = job.settings.node_local;
   ExecutionOptions execution;
   execution.threads = job.settings.threads;
   execution.memory_bytes = job.settings.memory_bytes + job.staged_bytes;

@@ -56,9 +56,13 @@ class DcpFormat : public Format {
   llvm::Error CutIntoBoxes(const Strategy& strategy, const TrainingState& training,
                            std::span<const LogicalTensor> tensors, Layout& layout) const override {
     UCP_ASSIGN_OR_RETURN(const dcp::WriteOptions options, dcp::ReadOptions(strategy));
-    return dcp::CutIntoBoxes(options, dcp::PartOf(training), tensors, layout);
+    return dcp::CutIntoBoxes(options, dcp::PartOf(training), dcp::MachineFilesOf(training), tensors, layout);
   }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override { return dcp::LayOutFolder(request); }
+  llvm::Expected<FileReaders> Readers(const TargetRequest& request, const TargetFiles& target) const override {
+    const dcp::MachineFiles* machines = dcp::MachineFilesOf(request.training);
+    return machines == nullptr ? Format::Readers(request, target) : dcp::ReadersOf(*machines, target);
+  }
 };
 
 }  // namespace

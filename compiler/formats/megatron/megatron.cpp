@@ -72,7 +72,7 @@ class MegatronFormat : public Format {
     dcp::WriteOptions cut;
     cut.files = megatron::ReadTargetOptions(strategy, training).files;
     cut.single_dimensions = megatron::StackedDimensions;
-    return dcp::CutIntoBoxes(cut, nullptr, tensors, layout);
+    return dcp::CutIntoBoxes(cut, nullptr, nullptr, tensors, layout);
   }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {
     return megatron::LayOutFolder(request);

@@ -56,7 +56,8 @@ class Saver:
     that writes; what cannot be saved is refused here. `state` is a module, with `optimizer` for its optimizer, or a
     nested dict of tensors and values, as torch.distributed.checkpoint saves it; ranks may hold parts of its tensors
     (DTensors) or all of them. `to` is any target of `ucp.convert`. `extra` is an example of what save() will be given
-    beside the state, for the plan. All ranks then make the same calls of save(), each from one thread at a time.
+    beside the state, for the plan. With `node_local` each machine keeps what its ranks hold on a disk of its own, as a
+    part of one checkpoint. All ranks then make the same calls of save(), each from one thread at a time.
     """
 
     _reads_memory = False  # Whether each save is waited for, so that it needs no copy.
@@ -79,6 +80,7 @@ class Saver:
         on_death: str = "finish",
         timeout: float = 600,
         verify_replicas: bool = False,
+        node_local: bool = False,
         nice: int = 0,
         threads: int | None = None,
         bus_share: float = 1.0,
@@ -111,6 +113,7 @@ class Saver:
                 on_death=on_death,
                 timeout=timeout,
                 verify_replicas=verify_replicas,
+                node_local=node_local,
                 nice=nice,
                 threads=threads,
                 memory=memory,

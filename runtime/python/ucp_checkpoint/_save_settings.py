@@ -41,6 +41,7 @@ def save_settings(
     on_death: str = "finish",
     timeout: float = 600,
     verify_replicas: bool = False,
+    node_local: bool = False,
     nice: int = 0,
     threads: int | None = None,
     memory: int | str = "1GiB",
@@ -69,6 +70,10 @@ def save_settings(
         raise failure("usage", f"timeout is a number of seconds, not {_arguments.shown(timeout)}")
     settings.timeout_seconds = float(timeout)
     settings.verifies_replicas = _arguments.flag("verify_replicas", verify_replicas)
+    settings.node_local = _arguments.flag("node_local", node_local)
+    if settings.node_local and to.partition(":")[0] != "dcp":
+        kinds = 'to="dcp", whose files each machine can have of its own'
+        raise failure("usage", f"node_local=True is for {kinds}, and not for to={_arguments.shown(to)}")
     settings.nice = _arguments.whole("nice", nice, 0, 19)
     if on_death not in ("finish", "drop"):
         raise failure("usage", f'on_death is "finish" or "drop", not {_arguments.shown(on_death)}')

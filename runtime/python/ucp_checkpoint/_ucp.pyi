@@ -306,6 +306,7 @@ class SaverSettings:
     rooms: int
     staging_bytes: int
     part: int | None
+    node_local: bool
     lock_file: bytes
     def __init__(self) -> None: ...
 

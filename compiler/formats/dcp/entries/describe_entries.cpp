@@ -50,8 +50,8 @@ class Description {
           fmt::format("`{}` holds no states of an optimizer{}", state_.name, UnknownOptimizer());
     }
     UCP_ASSIGN_OR_RETURN(std::optional<PartOfJob> part, PartByTensor());
-    training().format_state = Keep(
-        {FindStyle(roles_, state_.has_two_folders, state_.other_file), TakeEngineEntries(training()), std::move(part)});
+    training().format_state = Keep({FindStyle(roles_, state_.has_two_folders, state_.other_file),
+                                    TakeEngineEntries(training()), std::move(part), MachinesByTensor()});
     RemarkOnReserved();
     CountBoxes();
     return llvm::Error::success();
@@ -109,6 +109,17 @@ class Description {
         "the ranks of machine {} hold a part of `{}`; only tensors of the model and states of their elements can "
         "be cut over machines",
         part.number, *left.begin());
+  }
+
+  // Those of a tensor; its states are cut as it is.
+  std::optional<MachineFiles> MachinesByTensor() const {
+    if (state_.machines == nullptr) return std::nullopt;
+    MachineFiles machines{state_.machines->machines, {}};
+    for (const ModelEntry& tensor : roles_.tensors) {
+      const auto held = state_.machines->boxes.find(tensor.entry->key);
+      if (held != state_.machines->boxes.end()) machines.boxes.emplace(tensor.name, held->second);
+    }
+    return machines;
   }
 
   // A state that is one number for each element of its parameter.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/formats/dcp/entries/stored_items.h"
+#include "compiler/formats/dcp/write/machine_files.h"
 #include "compiler/formats/dcp/write/part.h"
 #include "compiler/formats/format.h"
 
@@ -20,6 +21,7 @@ struct StateDict {
   bool has_paths = false;                    // Else each path is the key alone.
   bool is_folder = true;                     // Otherwise a job's own state.
   const PartOfJob* part = nullptr;           // By key: of a job's state, if one machine alone saves it.
+  const MachineFiles* machines = nullptr;    // By key: of a job's state, if each machine is to have a file of its own.
   bool has_two_folders = false;              // Accelerate's.
   std::string other_file;                    // Lightning's, if there is one,
   std::vector<pytorch::Entry> more_entries;  // and its entries, which count where both have a key.

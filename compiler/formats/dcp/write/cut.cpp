@@ -73,15 +73,20 @@ void AddBoxes(const std::vector<Positions>& dims, std::vector<Box>& boxes) {
 
 class Cutter {
  public:
-  Cutter(const WriteOptions& options, const PartOfJob* part, Layout& layout)
-      : options_(options), part_(part), layout_(layout) {}
+  Cutter(const WriteOptions& options, const PartOfJob* part, const MachineFiles* machines, Layout& layout)
+      : options_(options), part_(part), machines_(machines), layout_(layout) {}
 
   llvm::Error Run(std::span<const LogicalTensor> tensors) {
     const std::int64_t tp = layout_.mesh.Size("tp");
     const bool is_of_ranks = options_.fsdp.has_value() || tp > 1;
-    filled_.resize(static_cast<std::size_t>(is_of_ranks ? options_.fsdp.value_or(1) * tp : 1));
+    if (machines_ != nullptr && (is_of_ranks || options_.files)) {
+      return MakeError(ErrorCode::kUsage,
+                       "`fsdp`, `tp` and `files` say which files a dcp folder has, and in a save in parts each machine "
+                       "has one of its own; leave them out");
+    }
+    filled_.resize(static_cast<std::size_t>(FilesOf(is_of_ranks, tp)));
     for (const LogicalTensor& tensor : tensors) UCP_RETURN_IF_ERROR(CheckSize(tensor));
-    if (!is_of_ranks && part_ == nullptr) ChooseSizes(tensors);
+    if (!is_of_ranks && part_ == nullptr && machines_ == nullptr) ChooseSizes(tensors);
     std::map<std::string, TensorLayout*> by_name;
     for (TensorLayout& tensor : layout_.tensors) by_name.emplace(tensor.name, &tensor);
     for (const LogicalTensor* tensor : LargestFirst(tensors)) {
@@ -100,6 +105,11 @@ class Cutter {
   }
 
  private:
+  std::int64_t FilesOf(bool is_of_ranks, std::int64_t tp) const {
+    if (machines_ != nullptr) return machines_->machines;
+    return is_of_ranks ? options_.fsdp.value_or(1) * tp : 1;
+  }
+
   static llvm::Error CheckSize(const LogicalTensor& tensor) {
     for (const LogicalTensor::State& state : tensor.states) {
       std::optional<std::int64_t> bytes = ItemBytes(state.dtype);
@@ -169,14 +179,27 @@ class Cutter {
     return dims;
   }
 
+  // Those of its machines; without any, boxes of whole rows, each for any file.
   std::vector<HeldBox> BoxesOfRows(const LogicalTensor& tensor) const {
     std::vector<std::int64_t> all(filled_.size());
     std::iota(all.begin(), all.end(), 0);
     std::vector<HeldBox> boxes;
+    if (const auto* held = BoxesOfMachines(tensor.name)) {
+      for (const auto& [box, machine] : *held) {
+        for (Box& cut : CutByRows(tensor, box)) boxes.push_back({std::move(cut), {machine}});
+      }
+      return boxes;
+    }
     for (const Box& box : BoxesOfJob(tensor)) {
       for (Box& cut : CutByRows(tensor, box)) boxes.push_back({std::move(cut), all});
     }
     return boxes;
+  }
+
+  const std::vector<std::pair<Box, std::int64_t>>* BoxesOfMachines(const std::string& tensor) const {
+    if (machines_ == nullptr) return nullptr;
+    const auto found = machines_->boxes.find(tensor);
+    return found == machines_->boxes.end() ? nullptr : &found->second;
   }
 
   // Each position of the dimensions that are cut so has a box.
@@ -261,6 +284,7 @@ class Cutter {
 
   const WriteOptions& options_;
   const PartOfJob* part_;
+  const MachineFiles* machines_;
   Layout& layout_;
   std::vector<std::uint64_t> filled_;                                     // Bytes, by rank or file.
   std::uint64_t most_bytes_ = std::numeric_limits<std::uint64_t>::max();  // Of a tensor in one file.
@@ -269,9 +293,9 @@ class Cutter {
 
 }  // namespace
 
-llvm::Error CutIntoBoxes(const WriteOptions& options, const PartOfJob* part, std::span<const LogicalTensor> tensors,
-                         Layout& layout) {
-  return Cutter(options, part, layout).Run(tensors);
+llvm::Error CutIntoBoxes(const WriteOptions& options, const PartOfJob* part, const MachineFiles* machines,
+                         std::span<const LogicalTensor> tensors, Layout& layout) {
+  return Cutter(options, part, machines, layout).Run(tensors);
 }
 
 }  // namespace ucp::dcp

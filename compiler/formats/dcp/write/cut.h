@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "compiler/formats/dcp/write/machine_files.h"
 #include "compiler/formats/dcp/write/options.h"
 #include "compiler/formats/dcp/write/part.h"
 #include "compiler/layout/layout.h"
@@ -17,8 +18,10 @@ namespace ucp::dcp {
 // Without them tensors are whole, but for those that are larger than a file may be: these are cut by rows. Buffers stay
 // whole. TensorLayout::box_ranks says whose file each box is in. Of a `part` (null: it is all of a checkpoint)
 // all boxes are in one file, and each is a box of the job's tensor: machines that hold the same have the same boxes.
-// Fails (kUnsupported) for tensors whose ranks of tp hold them in another order.
-[[nodiscard]] llvm::Error CutIntoBoxes(const WriteOptions& options, const PartOfJob* part,
+// With `machines` (null: there are none) the boxes are those that machines hold, each in the file of its machine. Fails
+// (kUnsupported) for tensors whose ranks of tp hold them in another order, and (kUsage) where settings say which files
+// there are, and machines have theirs.
+[[nodiscard]] llvm::Error CutIntoBoxes(const WriteOptions& options, const PartOfJob* part, const MachineFiles* machines,
                                        std::span<const LogicalTensor> tensors, Layout& layout);
 
 }  // namespace ucp::dcp

@@ -9,6 +9,8 @@
 
 namespace ucp::dcp {
 
+std::string DataFileName(std::int64_t rank) { return fmt::format("__{}_0.distcp", rank); }
+
 llvm::Expected<WrittenEntry*> Folder::NewEntry(EntryPath path) {
   std::string key = KeyOf(path);
   if (!keys_.insert(key).second) {
@@ -39,7 +41,7 @@ std::vector<PlacedElements> Folder::Write(TargetFiles& target, TorchRelease rele
   std::vector<PlacedElements> all;
   std::vector<std::string> files;
   for (const auto& [rank, items] : of_rank_) {
-    files.push_back(fmt::format("__{}_0.distcp", part.value_or(rank)));
+    files.push_back(DataFileName(part.value_or(rank)));
     DataFile file(target, path_ + files.back());
     for (const Item& item : items) {
       const PlacedArchive placed = file.Append(*item.archive);

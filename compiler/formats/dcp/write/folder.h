@@ -30,6 +30,9 @@ struct PlacedElements {
   RecordId record;
 };
 
+// "__3_0.distcp"
+std::string DataFileName(std::int64_t rank);
+
 class Folder {
  public:
   // `path`: relative to the checkpoint's, with a slash at the end; "" is the checkpoint's own.

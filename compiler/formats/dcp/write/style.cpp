@@ -84,6 +84,11 @@ const PartOfJob* PartOf(const TrainingState& training) {
   return of_source != nullptr && of_source->part ? &*of_source->part : nullptr;
 }
 
+const MachineFiles* MachineFilesOf(const TrainingState& training) {
+  const KeptNames* of_source = KeptNamesOf(training);
+  return of_source != nullptr && of_source->machines ? &*of_source->machines : nullptr;
+}
+
 Style StyleOfTarget(const Strategy& strategy, const TrainingState& training) {
   const auto asked = strategy.options.find("style");
   if (asked != strategy.options.end()) return Style(asked->second);

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "compiler/formats/dcp/write/entry_path.h"
+#include "compiler/formats/dcp/write/machine_files.h"
 #include "compiler/formats/dcp/write/part.h"
 #include "compiler/formats/strategy.h"
 #include "compiler/formats/training_state.h"
@@ -65,12 +66,15 @@ struct KeptNames {
   Style style;
   std::set<std::string> engine_entries;  // Entries of TrainingState::engine that the folder itself had.
   std::optional<PartOfJob> part;         // If it is what one machine of a job holds.
+  std::optional<MachineFiles> machines;  // If each machine of a job is to have a file of its own.
 };
 std::shared_ptr<const FormatState> Keep(KeptNames names);
 // Null for sources of other formats.
 const KeptNames* KeptNamesOf(const TrainingState& training);
 // Null unless the source is a part of a job.
 const PartOfJob* PartOf(const TrainingState& training);
+// Null unless machines are to have files of their own.
+const MachineFiles* MachineFilesOf(const TrainingState& training);
 
 // Returns the style that a strategy names; without one, the source's, or TorchTitan's.
 Style StyleOfTarget(const Strategy& strategy, const TrainingState& training);

@@ -86,5 +86,16 @@ TEST(PartOfJobTest, PlacesComeBack) {
   }
 }
 
+TEST(BoxesOfMachinesTest, ThoseOfItsRanks) {
+  const std::vector<HeldState> ranks = {
+      {Tensor({7, 2}, {{{0, 0}, {3, 2}}})}, {Tensor({7, 2}, {{{3, 0}, {4, 2}}})}, {Tensor({7, 2}, {{{7, 0}, {0, 2}}})}};
+  llvm::Expected<JoinedState> joined = JoinStates(ranks);
+  ASSERT_TRUE(static_cast<bool>(joined));
+  const dcp::MachineFiles files = BoxesOfMachines(*joined, {0, 1, 1});
+  EXPECT_EQ(files.machines, 2);
+  const std::vector<std::pair<Box, std::int64_t>> expected = {{{{{0, 3}}, {{0, 2}}}, 0}, {{{{3, 7}}, {{0, 2}}}, 1}};
+  EXPECT_EQ(files.boxes.at("w"), expected);
+}
+
 }  // namespace
 }  // namespace ucp

@@ -13,8 +13,8 @@ using ::testing::ElementsAre;
 
 // "0..2, 0..6 of rank 0", one for each box.
 std::vector<std::string> BoxesOf(const WriteOptions& options, Layout layout, const LogicalTensor& tensor,
-                                 const PartOfJob* part = nullptr) {
-  if (llvm::Error error = CutIntoBoxes(options, part, {&tensor, 1}, layout))
+                                 const PartOfJob* part = nullptr, const MachineFiles* machines = nullptr) {
+  if (llvm::Error error = CutIntoBoxes(options, part, machines, {&tensor, 1}, layout))
     return {TakeFailure(std::move(error)).message};
   std::vector<std::string> lines;
   const TensorLayout& cut = layout.tensors.front();
@@ -111,6 +111,25 @@ TEST(CutTest, PartOfAJob) {
               ElementsAre("[0..5, 0..2] of rank 0", "[5..9, 0..2] of rank 0"));
   part.tensors.clear();
   EXPECT_THAT(BoxesOf(options, layout, TensorOf({9, 2}), &part), ElementsAre("whole of rank 0"));
+}
+
+TEST(CutTest, BoxesOfMachines) {
+  const MachineFiles machines{3, {{"a", {{{{{0, 4}}, {{0, 2}}}, 2}, {{{{4, 5}}, {{0, 2}}}, 0}}}}};
+  const Layout layout = LayoutOf({ShapeExpr::Length(5), ShapeExpr::Length(2)}, 1);
+  EXPECT_THAT(BoxesOf({}, layout, TensorOf({5, 2}), nullptr, &machines),
+              ElementsAre("[0..4, 0..2] of rank 2", "[4..5, 0..2] of rank 0"));
+  const MachineFiles of_others{3, {}};  // A tensor that no rank holds under its name.
+  EXPECT_THAT(BoxesOf({}, layout, TensorOf({5, 2}), nullptr, &of_others), ElementsAre("whole of rank 0"));
+}
+
+TEST(CutTest, MachinesHaveFilesOfTheirOwn) {
+  const MachineFiles machines{2, {}};
+  WriteOptions files;
+  files.files = 2;
+  for (const WriteOptions& options : {Fsdp(2), files}) {
+    EXPECT_THAT(BoxesOf(options, LayoutOf({ShapeExpr::Length(4)}, 1), TensorOf({4}), nullptr, &machines),
+                ElementsAre(::testing::StartsWith("`fsdp`, `tp` and `files` say which files a dcp folder has")));
+  }
 }
 
 }  // namespace

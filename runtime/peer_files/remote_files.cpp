@@ -46,7 +46,7 @@ llvm::Expected<AnswerHead> RemoteFiles::ReceiveHead(int rank, int tag) {
   if (head.error_code == 0) return head;
   std::string text(head.bytes, '\0');
   UCP_RETURN_IF_ERROR(ranks_.Receive(rank, tag, std::as_writable_bytes(std::span(text))));
-  return Fail(static_cast<ErrorCode>(head.error_code - 1), "at rank {}: {}", rank, text);
+  return Fail(static_cast<ErrorCode>(head.error_code - 1), "at {} {}: {}", ranks_.noun(), rank, text);
 }
 
 llvm::Expected<std::vector<Look>> RemoteFiles::ReceiveLooks(int rank, int tag) {

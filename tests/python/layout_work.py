@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
@@ -61,3 +63,14 @@ def shards(rank: int, saved: str, right: str) -> list[str]:
         ucp.load_into(target | alone, saved, layout="hub", spec=SPEC, config=Path(saved).parent / "config.json")
         wrong += [name for name in wanted if not torch.equal(target[name].to_local(), expected[name].to_local())]
     return wrong
+
+
+def save_shards(rank: int, root: str) -> bool:
+    """A job that has made the same step, whose ranks share the model, saves it with the names of the hub."""
+    os.environ["UCP_MACHINE"] = "ab"[rank]
+    model, _ = train(Path(root) / f"alone-{rank}" / "memory")
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    config = Path(root) / "alone-0" / "config.json"
+    torch.distributed.barrier()  # It is there.
+    report = ucp.save(model, Path(root) / "hub", to="safetensors:layout=hub", spec=SPEC, config=config)
+    return report["bytes_written"] > 0

@@ -152,6 +152,9 @@ def test_what_is_written(specs: Path) -> None:
     text = imported(specs, "qwen3_moe").read_text()
     assert "from config.head_dim else head\n" in text and "= hidden / attention_heads\n" in text
     assert "// It holds only for decoder_sparse_step 1.\n" in text
+    text = imported(specs, "gpt_oss").read_text()
+    for experts in ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"):
+        assert re.search(rf'experts[.]{experts}" += {experts} \[local_experts@ep, ', text), text
 
 
 def test_a_folder(tmp_path: Path) -> None:

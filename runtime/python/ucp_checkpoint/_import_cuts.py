@@ -16,16 +16,16 @@ STYLES = {
 
 def cut(module: Any, name: str, rank: int, dims: list[Node]) -> bool:
     """Cuts these dimensions of the tensor of this name where the plans say so and a whole factor or each part can be
-    cut. Returns whether anything is cut."""
+    cut. Fused experts are tensors of rank 3, their biases of rank 2. Returns whether anything is cut."""
     general = re.sub(r"\.\d+(?=\.|$)", ".*", name)
     stem, _, last = general.rpartition(".")
-    is_expert = general in {**(module.ep_plan or {}), **(module.tp_plan or {})} and rank == 3
+    is_expert = general in {**(module.ep_plan or {}), **(module.tp_plan or {})} and rank in (2, 3)
     of_module = last in ("weight", "bias") and _is_plain(module, name)
     style = (module.tp_plan or {}).get(general if is_expert else stem if of_module else "")
     changed = False
-    if is_expert and (module.ep_plan or {}).get(general) == "grouped_gemm" and len(dims) == 3:
+    if is_expert and (module.ep_plan or {}).get(general) == "grouped_gemm" and len(dims) == rank:
         changed = _cut(dims[0], "ep", each=False)
-    if style in STYLES and len(dims) == rank:
+    if style in STYLES and len(dims) == rank and not (is_expert and rank == 2):
         axis, also_bias = STYLES[style]
         axis = -1 if last == "bias" and of_module else axis
         if last != "bias" or also_bias or not of_module:

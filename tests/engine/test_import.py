@@ -20,7 +20,8 @@ PACKAGE = Path(os.environ.get("UCP_BIN", "bin")).parent / "python"
 sys.path.insert(0, str(PACKAGE))
 
 import ucp_checkpoint as ucp  # noqa: E402
-from ucp_checkpoint import Error, import_hf  # noqa: E402
+from ucp_checkpoint import Error, _import_check, import_hf  # noqa: E402
+from ucp_checkpoint._failure import failure  # noqa: E402
 from ucp_checkpoint._import_model import Imported  # noqa: E402
 
 SIZES = {
@@ -157,6 +158,26 @@ def test_what_is_written(specs: Path) -> None:
         assert re.search(rf'experts[.]{experts}" += {experts} \[local_experts@ep, ', text), text
 
 
+def test_a_list_of_kinds(specs: Path, tmp_path: Path) -> None:
+    """Conditions read `layer_types`, and a `config.json` without it is refused, as the spec says."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    spec = imported(specs, "minimax")
+    assert "// It needs layer_types in config.json.\n" in spec.read_text()
+    sizes = SIZES | {"num_local_experts": 5, "block_size": 8}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("minimax", **sizes))
+    model.config.save_pretrained(tmp_path)
+    memory = saved(tmp_path / "memory", model.state_dict(), tmp_path / "config.json")
+    to, sets = "safetensors:layout=hub", {"layout": "memory"}
+    ucp.convert(memory, tmp_path / "out", to=to, spec=spec, sets=sets)
+    config = json.loads((memory / "config.json").read_text())
+    del config["layer_types"]
+    (memory / "config.json").write_text(json.dumps(config))
+    with pytest.raises(Error, match="layer_types"):
+        ucp.convert(memory, tmp_path / "refused", to=to, spec=spec, sets=sets)
+    assert not (tmp_path / "refused").exists()
+
+
 def test_a_folder(tmp_path: Path) -> None:
     """The program. The class and the switches are those of `config.json`, its large sizes are scaled down, and the code
     that it names is not looked at."""
@@ -197,6 +218,51 @@ def test_wrong_rules_are_refused(case: str, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(Error, match=sentence) as raised:
         import_hf.import_model(family)
     assert raised.value.code == "unsupported"
+
+
+def test_failures_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk where a value is changed says nothing of the value. A conversion leaves no files, and one that does
+    not divide evenly does not show that the spec holds."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    right = _import_check.convert
+    raised: list[Exception] = []
+
+    def convert(given: Path, *rest: Any, **more: Any) -> Any:
+        assert len(list(tmp_path.rglob("model.safetensors"))) == 1
+        if json.loads((given / "config.json").read_text())["attention_bias"]:
+            raise raised[-1]
+        return right(given, *rest, **more)
+
+    monkeypatch.setattr(_import_check, "convert", convert)
+    model = Imported("llama")
+    for error in (failure("io", "full"), failure("memory", "full"), OSError(28, "full")):
+        raised.append(error)
+        with pytest.raises(Error, match="full") as caught:
+            _import_check.checked(model)
+        assert caught.value.code == getattr(error, "code", "io")
+    raised.append(failure("spec", "7 does not divide [inexact-division]"))
+    assert "// It holds only for attention_bias false.\n" in _import_check.checked(model)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that appears during the work stays. A missing folder is found before it, and a full disk after."""
+    out = tmp_path / "made.ucp"
+    assert import_hf.main(["llama", "-o", str(tmp_path / "none" / "made.ucp")]) == 1
+    assert "none` is not a folder; make it first" in capsys.readouterr().err
+
+    def import_model(_: str) -> str:
+        out.write_text("mine")
+        return "a spec"
+
+    monkeypatch.setattr(import_hf, "import_model", import_model)
+    assert import_hf.main(["llama", "-o", str(out)]) == 1
+    assert "made.ucp` exists; remove it" in capsys.readouterr().err
+    assert out.read_text() == "mine" and list(tmp_path.iterdir()) == [out]
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert import_hf.main(["llama"]) == 2
+    assert "standard output cannot be written: no space left on device" in capsys.readouterr().err
 
 
 LLAMA = {"model_type": "llama"}

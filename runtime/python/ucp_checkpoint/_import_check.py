@@ -8,6 +8,7 @@ two rules that are equal at a few sizes by chance differ there.
 from __future__ import annotations
 
 import json
+import math
 import re
 import tempfile
 from pathlib import Path
@@ -18,10 +19,11 @@ import numpy
 from ucp_checkpoint._failure import failure
 from ucp_checkpoint._import_further import Change, changes
 from ucp_checkpoint._import_model import SEEN, Imported
-from ucp_checkpoint._import_models import Build
+from ucp_checkpoint._import_models import Build, reason_of
 from ucp_checkpoint._jobs import convert
 from ucp_checkpoint._ucp import Error
 
+OWN = ("io", "memory", "cancelled")  # Codes of failures that say nothing of a model.
 MEMORY = "16GiB"  # A bound above what torch and transformers take in this process.
 
 Tensors = dict[str, numpy.ndarray]
@@ -29,6 +31,16 @@ Tensors = dict[str, numpy.ndarray]
 
 def checked(imported: Imported) -> str:
     """The text of the spec. Raises with the first tensor that differs."""
+    from safetensors import SafetensorError
+
+    try:
+        return _compared(imported)
+    except (OSError, SafetensorError) as error:
+        place = tempfile.gettempdir()
+        raise failure("io", f"the check cannot write to `{place}`: {reason_of(error)}; set TMPDIR") from error
+
+
+def _compared(imported: Imported) -> str:
     with tempfile.TemporaryDirectory(prefix="ucp-import-") as place:
         check = _Check(imported, Path(place))
         for tied in (False, True) if imported.tied is not None else (False,):
@@ -44,14 +56,13 @@ class _Different(Exception):
 
 
 class _Check:
-    """Conversions by the spec, each in a folder of its own."""
+    """Conversions by the spec, each in a folder that is removed."""
 
     def __init__(self, imported: Imported, place: Path) -> None:
         self.imported = imported
         self.place = place
         self.spec = place / "imported.ucp"
         self.spec.write_text(imported.text([]))
-        self.count = 0
         self.seen = imported.build(SEEN)
 
     def compare(self, build: Build, config: dict[str, Any], source: str, target: str) -> None:
@@ -65,14 +76,19 @@ class _Check:
                 f"`{source}` to `{target}`, at sizes that no rule was taken from; write a spec by hand",
             ) from error
         except Error as error:
+            if error.code in OWN:
+                raise
             raise self._unfit("", error) from error
 
     def follows(self, change: Change) -> bool:
         """Whether the spec holds where this value is another one. A spec that is silently wrong there is refused, and
         so is one that is to follow the value."""
+        is_divided = False
         for value in change.others:
             try:
                 build = self.imported.built(change.config(value))
+            except MemoryError:
+                raise
             except Exception:  # Whatever transformers raises for a value that goes with no other.
                 continue
             if not change.is_followed and _is_same(build, self.seen):
@@ -87,18 +103,22 @@ class _Check:
                     f"`config.{change.name}` alone is {change.shown(value)}; write a spec by hand",
                 ) from error
             except Error as error:
+                if error.code in OWN:
+                    raise
                 if "[inexact-division]" in str(error):
+                    is_divided = True
                     continue
                 if change.is_followed:
                     raise self._unfit(f" where `config.{change.name}` alone is {change.shown(value)}", error) from error
                 return False
         if change.is_followed:
+            reason = "the spec does not divide its sizes evenly in any" if is_divided else "none can be built"
             raise failure(
                 "unsupported",
-                f"no small `{self.imported.model.name}` can be built in which `config.{change.name}` alone is another, "
-                "so that no rule of it can be checked; write a spec by hand",
+                f"no small `{self.imported.model.name}` in which `config.{change.name}` alone is another can check its "
+                f"rule, since {reason}; write a spec by hand",
             )
-        return True
+        return not is_divided
 
     def _unfit(self, where: str, error: Error) -> Error:
         reason = next((line for line in str(error).splitlines() if ": error: " in line), str(error).splitlines()[0])
@@ -113,20 +133,29 @@ class _Check:
         from safetensors.numpy import load_file, save_file
 
         sides = {"memory": build.memory, "hub": build.memory if self.imported.is_alike else build.hub}
-        self.count += 1
-        folder, out = self.place / str(self.count), self.place / f"{self.count}-out"
-        folder.mkdir()
         tensors = {name: numpy.array(codes, order="C") for name, codes in sides[source].items()}
-        save_file(tensors, folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps(config, default=str))
         layouts = {"memory": "memory", "hub": "memory" if self.imported.is_alike else "hub"}
         to, sets = f"safetensors:layout={layouts[target]}", {"layout": layouts[source]}
-        convert(folder, out, to=to, spec=self.spec, sets=sets, memory=MEMORY)
-        found = load_file(out / "model.safetensors")
+        with tempfile.TemporaryDirectory(dir=self.place) as folder:
+            given, out = Path(folder) / "given", Path(folder) / "out"
+            given.mkdir()
+            save_file(tensors, given / "model.safetensors")
+            (given / "config.json").write_text(json.dumps(_finite(config), default=str, allow_nan=False))
+            convert(given, out, to=to, spec=self.spec, sets=sets, memory=MEMORY)
+            found = load_file(out / "model.safetensors")
         expected = build.hub if target == "hub" else build.memory
         for tensor in dict.fromkeys((*expected, *found)):
             if tensor not in found or tensor not in expected or not numpy.array_equal(found[tensor], expected[tensor]):
                 raise _Different(tensor)
+
+
+def _finite(value: Any) -> Any:
+    """As JSON can have it. No size is infinite."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _is_same(one: Build, other: Build) -> bool:

@@ -198,6 +198,7 @@ class Imported:
         comments += [] if self.is_alike else ["  hub        the files that it writes"]
         comments += ["", "Written by ucp_checkpoint.import_hf, and compared with transformers element by element."]
         comments += [f"It holds only for {value}." for value in fixed]
+        comments += [f"It needs {path} in config.json." for path in self.conditions.facts]
         facts = [f"{name}  from config.{path}" for path, name in self.conditions.facts.items()]
         if self.tied is not None:
             facts.append(f"tied  from config.{TIED} else {self._tied_default()}")

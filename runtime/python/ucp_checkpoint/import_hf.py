@@ -27,6 +27,45 @@ def import_model(given: str) -> str:
     return checked(Imported(given))
 
 
+def _exists(out: Path) -> Error:
+    return failure("usage", f"`{out}` exists; remove it, or name another file with -o")
+
+
+def _expect_place(out: Path) -> None:
+    """Before the work, which takes minutes."""
+    if os.path.lexists(out):
+        raise _exists(out)
+    if not out.parent.is_dir():
+        raise failure("usage", f"`{out}` cannot be written, since `{out.parent}` is not a folder; make it first")
+
+
+def _put(text: str, out: Path) -> None:
+    """Writes the whole file or none, and not over another."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.ucp-", dir=out.parent) as place:
+            made = Path(place) / out.name
+            made.write_text(text)
+            sync(made)
+            os.link(made, out)
+        sync(out.parent)
+    except FileExistsError as error:
+        raise _exists(out) from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise failure("io", f"`{out}` cannot be written: {reason}; name another file with -o") from error
+
+
+def _show(text: str) -> None:
+    """On standard output."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # For the rest, which Python writes at its end.
+        reason = (error.strerror or str(error)).lower()
+        raise failure("io", f"standard output cannot be written: {reason}; direct it elsewhere") from error
+
+
 def options_of() -> Options:
     """A model, and where its spec goes."""
     parser = Options(
@@ -44,26 +83,24 @@ def main(words: Sequence[str] | None = None) -> int:
 
     def work() -> None:
         out = absolute("-o", given.out) if given.out is not None else None
-        if out is not None and os.path.lexists(out):
-            raise failure("usage", f"`{out}` exists; remove it, or name another file with -o")
+        if out is not None:
+            _expect_place(out)
         try:
             text = import_model(given.model)
         except Error:
             raise
+        except MemoryError as error:
+            raise failure("memory", f"the model does not fit in memory: {reason_of(error)}; free memory") from error
         except Exception as error:  # A structure that the importer does not foresee.
             name = printable(given.model)
             raise failure(
                 "unsupported", f"`{name}` is not understood: {reason_of(error)}; write a spec by hand"
             ) from error
         if out is None:
-            sys.stdout.write(text)
+            _show(text)
             return
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.ucp-", dir=out.parent) as place:
-            made = Path(place) / out.name
-            made.write_text(text)
-            sync(made)
-            os.rename(made, out)
-        print(f"wrote {out}")
+        _put(text, out)
+        _show(f"wrote {out}\n")
 
     return parser.run(work)
 

@@ -7,9 +7,12 @@ import and why the others are refused.
 from __future__ import annotations
 
 import collections
+import os
 import random
 import re
 import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # transformers reads it when it is imported.
 
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 

@@ -58,6 +58,12 @@ def imported(folder: Path, family: str) -> Path:
     return spec
 
 
+@pytest.fixture(autouse=True)
+def is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The importer sets it for its process, which goes on here."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for specs."""
@@ -187,9 +193,20 @@ def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text("raise SystemExit('executed')\n")
     command = [sys.executable, "-B", "-m", "ucp_checkpoint.import_hf", tmp_path]
     env = os.environ | {"PYTHONPATH": str(PACKAGE), "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=env)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=env)
     assert result.returncode == 0, result.stderr
     assert '"self_attn.q_proj.bias"' in result.stdout
+
+
+def test_a_folder_of_a_classifier(tmp_path: Path) -> None:
+    """The numbers of a thousand labels are not sizes. A number that `json` writes as `Infinity` is not one either."""
+    labels = {str(number): f"n{number}" for number in range(1000)}
+    config = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "id2label": labels}
+    config |= {"label2id": {name: int(number) for number, name in labels.items()}, "limits": [0.0, float("inf")]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    text = import_hf.import_model(str(tmp_path))
+    assert re.search(r"classifier +\[of_1000, hidden\]", text), text
+    assert "label2id" not in text
 
 
 # Rules that are wrong: everywhere, and only where one value alone is another one.
@@ -265,6 +282,15 @@ def test_where_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "standard output cannot be written: no space left on device" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("module", ["torch", "transformers.core_model_loading"])
+def test_a_missing_package(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch is not installed, or transformers is one of before version 5."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(Error, match="a model is imported with transformers 5 and PyTorch: ") as raised:
+        import_hf.import_model("llama")
+    assert raised.value.code == "usage"
+
+
 LLAMA = {"model_type": "llama"}
 REFUSED: dict[str, tuple[Any, int, str]] = {
     "unknown": ({"model_type": "no_such\x1b[2J"}, 1, "has the model type `no_such\\x1b[2J`, which transformers"),
@@ -280,6 +306,9 @@ REFUSED: dict[str, tuple[Any, int, str]] = {
     "huge": (LLAMA | {"hidden_size": 10**30}, 2, "has 10000000000000000000… as `hidden_size`, above"),
     "null": (LLAMA | {"hidden_size": None}, 2, "a configuration of `llama` cannot be made: "),
     "list": (LLAMA | {"hidden_size": [1, 2]}, 2, "a configuration of `llama` cannot be made: "),
+    "values": (LLAMA | {f"x{i}": True for i in range(3000)}, 2, "has 3002 values without its labels, above 2000"),
+    "bytes": (b" " * (1 << 24) + b"{}", 2, "has more than 16777216 bytes, the most that are read"),
+    "parameters": ({"model_type": "git", "num_image_with_embedding": 10**15}, 2, "has more than 20000 parameters"),
     "modules": ({"model_type": "resnet", "depths": [99_999, 1, 1, 1]}, 2, "has more than 20000 modules"),
     "layer 0 alone": ({"model_type": "t5"}, 2, "relative_attention_bias.weight` is in too few layers for a rule"),
 }
@@ -303,11 +332,15 @@ def test_refusals(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_other_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A type that nobody has, a folder without a `config.json`, and a spec that is there already."""
+    """A type that nobody has, a folder without a `config.json` or with a pipe of that name, and a spec that is there
+    already."""
     assert import_hf.main(["no_such_type"]) == 1
     assert "the command line has the model type `no_such_type`, which transformers" in capsys.readouterr().err
     assert import_hf.main([str(tmp_path)]) == 2
     assert "config.json` cannot be read: no such file or directory; name a folder" in capsys.readouterr().err
+    os.mkfifo(tmp_path / "config.json")
+    assert import_hf.main([str(tmp_path)]) == 2
+    assert "config.json` is not a file; name a folder with a `config.json`" in capsys.readouterr().err
     (tmp_path / "here.ucp").write_text("mine")
     assert import_hf.main(["llama", "-o", str(tmp_path / "here.ucp")]) == 1
     assert "here.ucp` exists; remove it, or name another file with -o" in capsys.readouterr().err

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._import_models import Build, Model, reason_of
+from ucp_checkpoint._import_models import NAMES, Build, Model, reason_of
 
 COUNT = 4  # Three to lift the rules from, and one that they are checked at.
 
 Path = tuple[str, ...]
 Sizes = tuple[int, ...]
+Shapes = dict[str, tuple[int, ...]]
 PERMUTED = [(2, 3, 5, 4), (3, 5, 2, 4), (5, 2, 3, 4), (3, 2, 5, 4), (2, 5, 3, 4), (5, 3, 2, 4)]
 LAYERS = [(5, 6, 7, 8), (6, 7, 5, 8), (7, 5, 6, 8), (5, 7, 6, 8), (6, 5, 7, 8), (7, 6, 5, 8)]
 EXPERTS = [(4, 7, 5, 6), (5, 4, 8, 6), (8, 4, 6, 5), (4, 8, 7, 5)]
@@ -54,7 +55,7 @@ ROLES = [
 def integers(value: Any, path: Path = ()) -> Iterator[tuple[Path, int]]:
     """Every whole number of a configuration, outside of lists."""
     for key, inner in value.items():
-        if isinstance(inner, dict):
+        if isinstance(inner, dict) and key not in NAMES:
             yield from integers(inner, (*path, str(key)))
         elif isinstance(inner, int) and not isinstance(inner, bool):
             yield (*path, str(key)), inner
@@ -117,14 +118,19 @@ class _Chooser:
         self.primes = iter(PRIMES)
         self.places: dict[Path, int] = {}
 
-    def choose(self, role: str, path: Path) -> Sizes:
+    def choose(self, role: str, path: Path) -> Sizes | None:
         return self.first(self._candidates(role, path[:-1], is_linear=path[-1].startswith("linear_")))
 
-    def first(self, candidates: Iterable[Sizes]) -> Sizes:
-        """The first one that is new."""
-        chosen = next(sizes for sizes in candidates if sizes[:-1] not in self.used)
-        self.used.add(chosen[:-1])
+    def first(self, candidates: Iterable[Sizes]) -> Sizes | None:
+        """The first one that is new; None if all are used."""
+        chosen = next((sizes for sizes in candidates if sizes[:-1] not in self.used), None)
+        if chosen is not None:
+            self.used.add(chosen[:-1])
         return chosen
+
+    def free(self, sizes: Sizes) -> None:
+        """For another knob."""
+        self.used.discard(sizes[:-1])
 
     def _candidates(self, role: str, inside: Path, *, is_linear: bool) -> Iterator[Sizes]:
         place = self.places.setdefault(inside, len(self.places)) % len(GROUP)
@@ -141,9 +147,8 @@ class _Chooser:
             yield from POOLS[role]
         elif role == "head":
             yield from (_scaled(4 * factor, sizes) for factor in range(1, 9) for sizes in PERMUTED)
-        while True:
-            factor = 4 if role in ("ffn", "rank") else 1
-            yield _scaled(factor, tuple(next(self.primes) for _ in range(COUNT)))
+        while len(several := tuple(itertools.islice(self.primes, COUNT))) == COUNT:
+            yield _scaled(4 if role in ("ffn", "rank") else 1, several)
 
 
 def _times(left: Sizes, right: Sizes) -> Sizes:
@@ -162,7 +167,9 @@ def _by_name(base: dict[str, Any], chooser: _Chooser) -> dict[Path, Sizes]:
                 knobs[path] = (fixed,) * COUNT
         role = _role(path[-1])
         if role is not None and value > 0 and path not in knobs:
-            knobs[path] = chooser.choose(role, path)
+            sizes = chooser.choose(role, path)
+            if sizes is not None:
+                knobs[path] = sizes
     return knobs
 
 
@@ -196,7 +203,7 @@ class Family:
         values = {path: sizes[variant] for path, sizes in self.knobs.items()}
         return _scaled_down(self.model.base, values | (changed or {}), lists=self.lists)
 
-    def shapes(self, variant: int) -> dict[str, tuple[int, ...]] | None:
+    def shapes(self, variant: int) -> Shapes | None:
         """None if this one cannot be built."""
         try:
             return Build(self.model, self.config(variant)).shapes
@@ -231,12 +238,7 @@ class Family:
         shapes = self.shapes(0)
         assert shapes is not None
         for path in list(_open(self.model.base, self.model.missing)):
-            self.knobs[path] = self.chooser.choose(str(_role(path[-1])), path)
-            found = self.shapes(0)
-            if found and found != shapes and found.keys() == shapes.keys() and self._builds():
-                shapes = found
-            else:
-                del self.knobs[path]
+            shapes = self._tried(path, self.chooser.choose(str(_role(path[-1])), path), shapes) or shapes
         for path, value in list(integers(self.model.base)):
             if path in self.knobs or value < 2 or IGNORED.search(path[-1]) or "rope" in path[-1]:
                 continue
@@ -244,10 +246,19 @@ class Family:
             small = (_scaled(8, _scaled(factor, sizes)) for factor in (1, 2, 3, 5, 7) for sizes in PERMUTED)
             near = (tuple(value + first + v for v in range(COUNT)) for first in range(1, 99))
             for candidates in (itertools.chain(scaled, small), near):
-                sizes = self.chooser.first(candidates)
-                self.knobs[path] = sizes
-                found = self.shapes(0)
-                if found and found != shapes and found.keys() == shapes.keys() and self._builds():
+                found = self._tried(path, self.chooser.first(candidates), shapes)
+                if found is not None:
                     shapes = found
                     break
-                del self.knobs[path]
+
+    def _tried(self, path: Path, sizes: Sizes | None, shapes: Shapes) -> Shapes | None:
+        """The shapes that the first configuration has with a further knob, which stays if it changes them."""
+        if sizes is None:
+            return None
+        self.knobs[path] = sizes
+        found = self.shapes(0)
+        if found and found != shapes and found.keys() == shapes.keys() and self._builds():
+            return found
+        del self.knobs[path]
+        self.chooser.free(sizes)
+        return None

@@ -9,6 +9,7 @@ from typing import Any
 
 from ucp_checkpoint._import_configs import Path, per_layer, place_of
 from ucp_checkpoint._import_model import SEEN, TIED, Imported
+from ucp_checkpoint._import_models import NAMES
 
 LONG = 24  # Characters of a value in a message.
 
@@ -70,7 +71,7 @@ def changes(imported: Imported) -> Iterator[Change]:
 
 def _values(config: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:
     for key, value in config.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and key not in NAMES:
             yield from _values(value, (*path, key))
         elif isinstance(value, (bool, int, float)):
             yield (*path, key), value

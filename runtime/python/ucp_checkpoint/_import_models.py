@@ -18,7 +18,9 @@ from ucp_checkpoint._failure import failure, printable
 from ucp_checkpoint._ucp import Error
 
 LARGEST = 40_000_000  # Elements of a model that is converted element by element.
-MOST_MODULES = 20_000
+MOST_REGISTERED = 20_000  # Modules, and parameters.
+MOST_BYTES = 16 << 20  # Of a `config.json`, which may have the names of 21,000 labels twice.
+MOST_VALUES = 2_000
 MOST_COUNTED = 100_000  # Layers and the like, of which a class makes lists.
 LARGEST_NUMBER = 2**63 - 1
 COUNTED = re.compile(r"(layers?|depths?|blocks|stages|heads?|experts|labels)$")
@@ -31,6 +33,8 @@ HEADS = [
 
 # How a model is run, and the code that belongs to it.
 NOT_SIZES = ("auto_map", "attn_implementation", "experts_implementation", "quantization_config", "dtype", "torch_dtype")
+# Objects that say nothing of tensors, and may be long.
+NAMES = ("id2label", "label2id", "task_specific_params")
 
 
 def _expect_bounded(path: Path, value: Any, key: str = "") -> None:
@@ -46,13 +50,39 @@ def _expect_bounded(path: Path, value: Any, key: str = "") -> None:
                 raise failure("bad-data", f"`{path}` has {number} as `{printable(name)}`, above {most}; correct it")
 
 
+def _expect_few(path: Path, config: dict[str, Any]) -> None:
+    """Each value is tried several times, and takes a conversion to check."""
+    count = _count(config)
+    if count > MOST_VALUES:
+        raise failure("bad-data", f"`{path}` has {count} values without its labels, above {MOST_VALUES}; shorten it")
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(_count(inner) for key, inner in value.items() if key not in NAMES)
+    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
+
+
+def _bytes_of(path: Path) -> bytes:
+    """A pipe or a device may have no end."""
+    if path.exists() and not path.is_file():
+        raise failure("io", f"`{path}` is not a file; name a folder with a `config.json`")
+    with path.open("rb") as file:
+        found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise failure("bad-data", f"`{path}` has more than {MOST_BYTES} bytes, the most that are read; shorten it")
+    return found
+
+
 class Model:
     """A class of transformers, and the configuration that it is asked with."""
 
     def __init__(self, given: str) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"  # A configuration may name weights and code of the hub.
         try:
+            import torch  # noqa: F401
             import transformers
+            from transformers.core_model_loading import revert_weight_conversion  # noqa: F401
             from transformers.models.auto import configuration_auto
         except ImportError as error:
             raise failure("usage", f"a model is imported with transformers 5 and PyTorch: {error}") from error
@@ -86,8 +116,11 @@ class Model:
     def _read(self, folder: str) -> dict[str, Any]:
         path = Path(folder) / "config.json"
         try:
-            described = json.loads(path.read_bytes())
-            _expect_bounded(path, described if isinstance(described, dict) else {})
+            described = json.loads(_bytes_of(path))
+            if isinstance(described, dict):
+                described = {key: value for key, value in described.items() if key not in NOT_SIZES}
+                _expect_bounded(path, described)
+                _expect_few(path, described)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise failure("io", f"`{path}` cannot be read: {reason}; name a folder with a `config.json`") from error
@@ -95,7 +128,7 @@ class Model:
             raise failure("bad-data", f"`{path}` is not JSON: {error}") from error
         if not isinstance(described, dict) or not isinstance(described.get("model_type"), str):
             raise failure("bad-data", f"`{path}` has no `model_type`, which says what class of transformers it is for")
-        return {key: value for key, value in described.items() if key not in NOT_SIZES}
+        return described
 
     def _class_name(self, described: dict[str, Any], where: str) -> str:
         from transformers.models.auto import modeling_auto
@@ -134,22 +167,26 @@ def reason_of(error: Exception) -> str:
 
 @contextmanager
 def _bounded() -> Iterator[None]:
-    """Ends the making of a model that has too many modules."""
-    from torch.nn.modules.module import register_module_module_registration_hook
+    """Ends the making of a model that has too many modules or parameters. Modules in a list of Python are not counted
+    until it is complete, but their parameters are."""
+    from torch.nn.modules import module
 
-    count = 0
+    counts = {"modules": 0, "parameters": 0}
 
-    def counted(*_: Any) -> None:
-        nonlocal count
-        count += 1
-        if count > MOST_MODULES:
-            raise ValueError(f"it has more than {MOST_MODULES} modules")
+    def counted(kind: str) -> None:
+        counts[kind] += 1
+        if counts[kind] > MOST_REGISTERED:
+            raise ValueError(f"it has more than {MOST_REGISTERED} {kind}")
 
-    hook = register_module_module_registration_hook(counted)
+    hooks = [
+        module.register_module_module_registration_hook(lambda *_: counted("modules")),
+        module.register_module_parameter_registration_hook(lambda *_: counted("parameters")),
+    ]
     try:
         yield
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
 
 
 @contextmanager

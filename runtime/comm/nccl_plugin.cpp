@@ -2,8 +2,9 @@
 // bytes at a time; bytes that lie on the GPU go from there.
 //
 // The communicator does not block: every call of NCCL comes back at once, and this thread looks whether it is done, so
-// that it can also find out that it never will be. When the others take too long, or NCCL says that one of them failed,
-// the communicator is aborted. That ends the kernels that wait on the GPU, and NCCL notifies the other ranks.
+// that it can also find out that it never will be. When the others take too long, NCCL says that one of them failed, or
+// the caller is asked to stop, the communicator is aborted. That ends the kernels that wait on the GPU. NCCL notifies
+// the other ranks over the network only: those of the same machine must hear of it in another way.
 //
 // CUDA's runtime is linked in. NCCL is opened, because a process must have only one, such as its framework's.
 #include <cuda_runtime_api.h>
@@ -18,6 +19,8 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "runtime/comm/nccl_calls.h"
 
@@ -97,10 +100,14 @@ constexpr std::uint64_t kLeastSliceBytes = std::uint64_t{64} << 10;
 
 struct UcpNccl {
  public:
-  UcpNccl(int device, int rank, int size, double seconds)
+  using AskedToStop = int (*)(void*);
+
+  UcpNccl(int device, int rank, int size, double seconds, AskedToStop asked_to_stop, void* whom)
       : device_(device),
         rank_(rank),
         size_(size),
+        asked_to_stop_(asked_to_stop),
+        whom_(whom),
         seconds_(seconds),
         slice_bytes_(std::max(kLeastSliceBytes, kStagingBytes / static_cast<std::uint64_t>(size) / 4096 * 4096)) {}
   UcpNccl(const UcpNccl&) = delete;
@@ -155,6 +162,37 @@ struct UcpNccl {
     return 0;
   }
 
+  int Exchange(const UcpNcclBytes* sent, std::uint32_t sends, const UcpNcclBytes* received, std::uint32_t receives,
+               double seconds) {
+    std::swap(seconds, seconds_);
+    const int code = Exchange(sent, sends, received, receives);
+    std::swap(seconds, seconds_);
+    return code;
+  }
+
+  int Greet(const int* ranks, std::uint32_t count) {
+    if (int code = Begin(); code != 0) return code;
+    if (count == 0) return 0;
+    std::byte* bytes = nullptr;
+    const int code = Done(cudaMalloc(reinterpret_cast<void**>(&bytes), std::size_t{2} * count), "cudaMalloc");
+    if (code != 0) return Abort(error);
+    std::vector<UcpNcclBytes> sent;
+    std::vector<UcpNcclBytes> received;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      sent.push_back({ranks[i], bytes + i, 1});
+      received.push_back({ranks[i], bytes + count + i, 1});
+    }
+    const int greeted = Exchange(sent.data(), count, received.data(), count);
+    (void)cudaFree(bytes);
+    return greeted;
+  }
+
+ private:
+  int Begin() {
+    if (communicator_ == nullptr) return Failed("the communicator of NCCL was aborted before");
+    return Done(cudaSetDevice(device_), "cudaSetDevice");
+  }
+
   int Exchange(const UcpNcclBytes* sent, std::uint32_t sends, const UcpNcclBytes* received, std::uint32_t receives) {
     if (int code = Begin(); code != 0) return code;
     if (sends + receives == 0) return 0;
@@ -167,12 +205,6 @@ struct UcpNccl {
     }
     if (int code = Settle(nccl.group_end(), "ncclSend and ncclRecv"); code != 0) return code;
     return WaitForStream();
-  }
-
- private:
-  int Begin() {
-    if (communicator_ == nullptr) return Failed("the communicator of NCCL was aborted before");
-    return Done(cudaSetDevice(device_), "cudaSetDevice");
   }
 
   // For messages, which not all ranks have.
@@ -242,14 +274,18 @@ struct UcpNccl {
   }
 
   int WaitUntil(const char* what, const std::function<bool(std::string& problem)>& is_done) {
-    constexpr int kLooks = 1000;  // Most things are done within microseconds.
+    constexpr unsigned kLooks = 1000;     // Most things are done within microseconds.
+    constexpr unsigned kAsksOnceIn = 64;  // Asking may be a call of MPI.
     const Clock::time_point begin = Clock::now();
-    for (int looks = 0;; ++looks) {
+    for (unsigned looks = 0;; ++looks) {
       std::string problem;
       if (is_done(problem)) return 0;
       if (!problem.empty()) return Abort(std::string(what) + ": " + problem);
       if (std::chrono::duration<double>(Clock::now() - begin).count() > seconds_) {
         return Abort(std::string(what) + ": not done within " + SecondsText());
+      }
+      if (asked_to_stop_ != nullptr && looks % kAsksOnceIn == kAsksOnceIn - 1 && asked_to_stop_(whom_) != 0) {
+        return Abort(std::string(what) + ": interrupted");
       }
       if (looks > kLooks) std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -271,7 +307,9 @@ struct UcpNccl {
   const int device_;
   const int rank_;
   const int size_;
-  const double seconds_;
+  const AskedToStop asked_to_stop_;
+  void* const whom_;
+  double seconds_;
   const std::uint64_t slice_bytes_;  // Of one rank.
   ncclComm_t communicator_ = nullptr;
   cudaStream_t stream_ = nullptr;
@@ -283,10 +321,11 @@ namespace {
 
 const char* LastError() { return error.c_str(); }
 
-int Join(int device, int rank, int size, const void* id, double seconds, UcpNccl** joined) {
+int Join(int device, int rank, int size, const void* id, double seconds, UcpNccl::AskedToStop asked_to_stop, void* whom,
+         UcpNccl** joined) {
   ncclUniqueId unique;
   std::memcpy(&unique, id, sizeof(unique));
-  auto made = std::make_unique<UcpNccl>(device, rank, size, seconds);
+  auto made = std::make_unique<UcpNccl>(device, rank, size, seconds, asked_to_stop, whom);
   if (int code = made->Join(unique); code != 0) return code;
   *joined = made.release();
   return 0;
@@ -299,14 +338,16 @@ int Gather(UcpNccl* joined, const void* mine, const std::uint64_t* sizes, void* 
 }
 
 int Exchange(UcpNccl* joined, const UcpNcclBytes* sent, std::uint32_t sends, const UcpNcclBytes* received,
-             std::uint32_t receives) {
-  return joined->Exchange(sent, sends, received, receives);
+             std::uint32_t receives, double seconds) {
+  return joined->Exchange(sent, sends, received, receives, seconds);
 }
+
+int Greet(UcpNccl* joined, const int* ranks, std::uint32_t count) { return joined->Greet(ranks, count); }
 
 void Leave(UcpNccl* joined) { delete joined; }
 
 constexpr UcpNcclCalls kCalls = {kUcpNcclCallsVersion, LastError, Open,     MakeId, Join,
-                                 GatherSizes,          Gather,    Exchange, Leave};
+                                 GatherSizes,          Gather,    Exchange, Greet,  Leave};
 
 }  // namespace
 

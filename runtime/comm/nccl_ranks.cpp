@@ -41,10 +41,13 @@ llvm::Expected<const UcpNcclCalls*> OpenPlugin(const std::string& library) {
 // This rank, until it leaves.
 class Joined {
  public:
-  static llvm::Expected<Joined> Make(const NcclJob& job) {
+  // `ranks`, if there are any, may ask it to stop in every call.
+  static llvm::Expected<Joined> Make(const NcclJob& job, Communicator* ranks) {
     UCP_ASSIGN_OR_RETURN(const UcpNcclCalls* calls, OpenPlugin(job.library));
     UcpNccl* joined = nullptr;
-    if (calls->join(job.device, job.rank, job.size, job.id.data(), job.seconds, &joined) != 0) {
+    const auto asked_to_stop = [](void* whom) { return static_cast<Communicator*>(whom)->IsAskedToStop() ? 1 : 0; };
+    if (calls->join(job.device, job.rank, job.size, job.id.data(), job.seconds,
+                    ranks != nullptr ? +asked_to_stop : nullptr, ranks, &joined) != 0) {
       return Fail(ErrorCode::kIo, "rank {} of {} cannot join the others through NCCL: {}", job.rank, job.size,
                   calls->last_error());
     }
@@ -60,6 +63,10 @@ class Joined {
     if (code == 0) return llvm::Error::success();
     return Fail(ErrorCode::kIo, "rank {} of {} cannot reach the others through NCCL: {}", rank_, size_,
                 calls_->last_error());
+  }
+
+  llvm::Error Greet(const std::vector<int>& ranks) const {
+    return Check(calls_->greet(handle(), ranks.data(), static_cast<std::uint32_t>(ranks.size())));
   }
 
  private:
@@ -105,7 +112,8 @@ class NcclRanks : public Communicator {
 
 class JoinedPeers : public NcclPeers {
  public:
-  explicit JoinedPeers(Joined joined) : joined_(std::move(joined)) {}
+  JoinedPeers(Joined joined, Communicator& ranks, double seconds)
+      : joined_(std::move(joined)), ranks_(ranks), seconds_(seconds) {}
 
   llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) override {
     std::vector<UcpNcclBytes> sent;
@@ -116,14 +124,17 @@ class JoinedPeers : public NcclPeers {
     }
     for (const Incoming& one : receiving) received.push_back({one.from, one.bytes.data(), one.bytes.size()});
     const int code = joined_.calls().exchange(joined_.handle(), sent.data(), static_cast<std::uint32_t>(sent.size()),
-                                              received.data(), static_cast<std::uint32_t>(received.size()));
+                                              received.data(), static_cast<std::uint32_t>(received.size()), seconds_);
     if (code == 0) return llvm::Error::success();
+    if (ranks_.IsAskedToStop()) return Fail(ErrorCode::kCancelled, "interrupted");
     return Fail(ErrorCode::kIo, "its GPU cannot reach those of other ranks through NCCL: {}",
                 joined_.calls().last_error());
   }
 
  private:
   const Joined joined_;
+  Communicator& ranks_;
+  const double seconds_;
 };
 
 // The sentence of the lowest rank that has one.
@@ -134,13 +145,12 @@ llvm::Expected<std::string> FirstSentence(Communicator& ranks, llvm::Error mine)
   return first == all.end() ? "" : *first;
 }
 
-// The id, at rank 0, or why this rank cannot take part.
-llvm::Expected<std::string> IdFrom(const NcclOffer& mine, int rank) {
+llvm::Error CheckOffer(const Communicator& ranks, const NcclOffer& mine) {
   if (!mine.why_not.empty()) return Fail(ErrorCode::kUnsupported, "{}", mine.why_not);
-  if (rank == 0) return NewNcclId();
-  UCP_ASSIGN_OR_RETURN(const UcpNcclCalls* calls, OpenPlugin(""));
-  (void)calls;
-  return "";
+  llvm::Expected<const UcpNcclCalls*> calls = OpenPlugin("");
+  if (calls) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported, "rank {} of {}: {}", ranks.rank(), ranks.size(),
+              TakeFailure(calls.takeError()).message);
 }
 
 }  // namespace
@@ -160,25 +170,29 @@ llvm::Expected<std::unique_ptr<Communicator>> ConnectByNccl(const NcclJob& job) 
     return Fail(ErrorCode::kUsage, "an id of NCCL has {} bytes, and this one {}", std::size_t{kUcpNcclIdBytes},
                 job.id.size());
   }
-  UCP_ASSIGN_OR_RETURN(Joined joined, Joined::Make(job));
+  UCP_ASSIGN_OR_RETURN(Joined joined, Joined::Make(job, nullptr));
   return std::make_unique<NcclRanks>(std::move(joined));
 }
 
-// Nobody opens NCCL, let alone joins, unless it is of use: joining takes seconds.
+// Nobody opens NCCL, let alone joins, unless it is of use: joining takes seconds. An id has a thread that waits for
+// ranks, so it is made once all can join.
 llvm::Expected<NcclConnection> ConnectGpus(Communicator& ranks, const NcclOffer& mine) {
-  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> sharing, ranks.AllGather(mine.shares ? "shares" : ""));
+  constexpr double kJoinSeconds = 60;  // A rank that cannot join holds the others up for as long.
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> sharing, ranks.AllGather(mine.partners.empty() ? "" : "shares"));
   if (std::ranges::all_of(sharing, &std::string::empty)) return NcclConnection{};
-  NcclJob job{ranks.rank(), ranks.size(), "", mine.device, mine.seconds};
-  llvm::Expected<std::string> id = IdFrom(mine, job.rank);
+  UCP_ASSIGN_OR_RETURN(std::string why_not, FirstSentence(ranks, CheckOffer(ranks, mine)));
+  if (!why_not.empty()) return NcclConnection{nullptr, std::move(why_not)};
+  NcclJob job{ranks.rank(), ranks.size(), "", mine.device, kJoinSeconds};
+  llvm::Expected<std::string> id = job.rank == 0 ? NewNcclId() : std::string();
   if (id) job.id = *id;
-  UCP_ASSIGN_OR_RETURN(std::string why_not, FirstSentence(ranks, id.takeError()));
+  UCP_ASSIGN_OR_RETURN(why_not, FirstSentence(ranks, id.takeError()));
   if (!why_not.empty()) return NcclConnection{nullptr, std::move(why_not)};
   UCP_ASSIGN_OR_RETURN(job.id, FromFirstRank(ranks, job.id));
   if (job.id.size() != kUcpNcclIdBytes) return Fail(ErrorCode::kIo, "rank 0 runs another ucp");
-  llvm::Expected<Joined> joined = Joined::Make(job);
-  UCP_ASSIGN_OR_RETURN(why_not, FirstSentence(ranks, joined ? llvm::Error::success() : joined.takeError()));
+  llvm::Expected<Joined> joined = Joined::Make(job, &ranks);
+  UCP_ASSIGN_OR_RETURN(why_not, FirstSentence(ranks, joined ? joined->Greet(mine.partners) : joined.takeError()));
   if (!why_not.empty()) return NcclConnection{nullptr, std::move(why_not)};
-  return NcclConnection{std::make_unique<JoinedPeers>(std::move(*joined)), ""};
+  return NcclConnection{std::make_unique<JoinedPeers>(std::move(*joined), ranks, mine.seconds), ""};
 }
 
 }  // namespace ucp

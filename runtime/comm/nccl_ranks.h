@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 
@@ -34,21 +35,23 @@ class NcclPeers {
   virtual ~NcclPeers() = default;
 
   // As Communicator::Deliver(), but all bytes lie in the memory of the ranks' GPUs, those to send are there already,
-  // and every rank calls it. Fails (kIo) as above.
+  // and every rank calls it. Fails (kIo) as above, or once the ranks are asked to stop (kCancelled); then every call
+  // after that fails.
   [[nodiscard]] virtual llvm::Error Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) = 0;
 };
 
 // The GPU that one of several ranks brings along.
 struct NcclOffer {
   int device = 0;
-  std::string why_not;  // Why this rank has no GPU for it. Empty: it has.
-  bool shares = false;  // Whether its GPU has anything to send or to receive.
-  double seconds = 0;   // As in NcclJob.
+  std::string why_not;        // Why this rank has no GPU for it. Empty: it has.
+  std::vector<int> partners;  // Ranks whose GPUs its GPU sends to or receives from, and theirs have it.
+  double seconds = 0;         // How long to wait for bytes, once all ranks are there to exchange them.
 };
 
 // Connects the GPUs of ranks that speak in another way; all call it. Where a rank has no GPU, no plugin or no NCCL, or
-// NCCL cannot join them (it gives a GPU to one rank alone), there are no peers on any rank, and a sentence says why.
-// Nor are there any where nobody shares anything; then there is no sentence.
+// NCCL cannot join them (it gives a GPU to one rank alone) or get a first byte from each to each of its partners, there
+// are no peers on any rank, and a sentence says why. `ranks` must outlive the peers. Nor are there any where nobody
+// shares anything; then there is no sentence.
 struct NcclConnection {
   std::unique_ptr<NcclPeers> peers;
   std::string why_not;

@@ -205,8 +205,7 @@ void AddLoadCommand(CLI::App& app, int& exit_code) {
       "  ucprun load model/ --to safetensors --device cuda --ceiling\n"
       "\n"
       "Several ranks are the job: each loads its own files, and what several need one of them reads. GPUs give it to "
-      "one "
-      "another by NCCL, where its library is found. Exit code 3 if --compare finds a difference.");
+      "one another by NCCL, where its library is found. Exit code 3 if --compare finds a difference.");
   command
       ->add_option("CHECKPOINT", options->source.path, "The folder that training saved to, or one tag's folder in it")
       ->transform(MemoryJobs())

@@ -3,7 +3,10 @@
 // know nothing of one another, and nothing of NCCL's: each of the three waits until the device is done.
 #include "runtime/load/exchange_room.h"
 
+#include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include "compiler/support/error.h"
 
@@ -80,8 +83,14 @@ llvm::Error DeviceRoom::ReadPieces(std::span<const PieceInRoom> pieces, const Pa
   return ring_.Wait();
 }
 
+// Ranks meet on the hosts first: there a rank that reads is waited for, and one that has died is noticed. So NCCL has
+// nothing to wait for but bytes.
 llvm::Error DeviceRoom::Deliver(std::span<const Outgoing> sending, std::span<const Incoming> receiving) {
-  return peers_.Deliver(sending, receiving);
+  UCP_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_.AllGather(is_broken_ ? "broken" : ""));
+  const bool is_whole = std::ranges::all_of(all, &std::string::empty);
+  llvm::Error error = is_whole ? peers_.Deliver(sending, receiving) : Fail(ErrorCode::kCancelled, "interrupted");
+  is_broken_ = static_cast<bool>(error);
+  return error;
 }
 
 llvm::Error DeviceRoom::Place(std::span<const PieceInRoom> pieces) {

@@ -76,8 +76,8 @@ class HostRoom : public ExchangeRoom {
 // All that this rank wants lies on one device, which has a ring.
 class DeviceRoom : public ExchangeRoom {
  public:
-  DeviceRoom(const Places& places, DeviceRings& rings, NcclPeers& peers)
-      : places_(places), rings_(rings), ring_(*rings.rings().front()), peers_(peers) {}
+  DeviceRoom(const Places& places, DeviceRings& rings, Communicator& ranks, NcclPeers& peers)
+      : places_(places), rings_(rings), ring_(*rings.rings().front()), ranks_(ranks), peers_(peers) {}
 
   std::uint64_t held_at_once() const override { return 3; }
   std::uint64_t most_piece_bytes() const override { return SlotRoom::MostBytes(ring_.slot_bytes()); }
@@ -91,7 +91,9 @@ class DeviceRoom : public ExchangeRoom {
   const Places& places_;
   DeviceRings& rings_;
   SlotRing& ring_;
+  Communicator& ranks_;
   NcclPeers& peers_;
+  bool is_broken_ = false;  // Whether a delivery has failed: NCCL does none after that.
   std::span<std::byte> memory_;
 };
 

@@ -29,7 +29,7 @@ struct WantedRecord {
 
 struct LoadOptions : EngineOptions {
   std::uint64_t device_memory_bytes = std::uint64_t{512} << 20;  // Of each device, beyond the wanted memory.
-  double peer_seconds = 300;  // How long the ranks' devices wait for one another, each time.
+  double peer_seconds = 300;  // How long the ranks' devices wait for bytes, once all ranks are there to exchange them.
   IoMode io = IoMode::kAuto;  // How large files are read; rank 0's counts.
   bool check_source = false;  // The archives' checksums, and the copies in the source against each other.
 };

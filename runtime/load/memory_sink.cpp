@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -55,6 +56,14 @@ llvm::Expected<RanksOfRecords> WantedBy(const LoadPlan& load, const Places& plac
   return wanted_by;
 }
 
+// The other ranks that want anything that this one wants; so does this one of theirs.
+std::vector<int> PartnersOf(int rank, const std::vector<SharedContents>& contents) {
+  std::set<int> partners;
+  for (const SharedContents& shared : contents) partners.insert(shared.ranks.begin(), shared.ranks.end());
+  partners.erase(rank);
+  return {partners.begin(), partners.end()};
+}
+
 }  // namespace
 
 MemorySink::MemorySink(const LoadPlan& load, const Places& places, DeviceRings& rings, const BufferSizes& sizes,
@@ -98,10 +107,11 @@ NcclOffer MemorySink::Offer(Communicator& ranks, const std::vector<SharedContent
   const std::vector<const Device*> devices = places_.Devices();
   NcclOffer offer;
   offer.seconds = options_.peer_seconds;
-  offer.shares =
-      !devices.empty() && std::ranges::any_of(contents, [](const auto& one) { return one.ranks.size() > 1; });
+  if (!devices.empty()) offer.partners = PartnersOf(ranks.rank(), contents);
   const std::uint64_t least = Exchange::LeastMemory(ranks.size());
-  if (devices.size() != 1 || places_.HasHostMemory()) {
+  if (devices.empty()) {
+    offer.why_not = fmt::format("rank {} loads into no GPU", ranks.rank());
+  } else if (devices.size() != 1 || places_.HasHostMemory()) {
     offer.why_not = fmt::format("rank {} loads into other memory than that of one GPU", ranks.rank());
   } else if (rings_.left_device_bytes() < least) {
     offer.why_not = fmt::format(
@@ -120,7 +130,7 @@ llvm::Error MemorySink::FillShared(Engine& engine, const std::vector<SharedConte
   std::unique_ptr<ExchangeRoom> room;
   ExchangeOptions options{engine.parallel(), sizes_.chunk_bytes, 0};
   if (connection.peers != nullptr) {
-    room = std::make_unique<DeviceRoom>(places_, rings_, *connection.peers);
+    room = std::make_unique<DeviceRoom>(places_, rings_, ranks, *connection.peers);
     options.memory_bytes = rings_.left_device_bytes();
   } else {
     room = std::make_unique<HostRoom>(places_, ranks);

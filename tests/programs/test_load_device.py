@@ -277,7 +277,7 @@ class RanksWithStandIn(DeviceTest):
         (self.installed / "ucp_nccl.so").unlink()
         result = self.mpirun(2, "zero1_dp2", "universal")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("went by way of the hosts: this ucp was built without NCCL", result.stdout)
+        self.assertIn("went by way of the hosts: rank 0 of 2: this ucp was built without NCCL", result.stdout)
 
     def test_a_call_that_fails_ends_all_ranks(self) -> None:
         """With one sentence."""
@@ -285,6 +285,19 @@ class RanksWithStandIn(DeviceTest):
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertEqual(result.stderr.count(": error: "), 1, result.stderr)
         self.assertIn("told to fail", result.stderr)
+
+    def test_an_exchange_that_fails_on_one_rank_ends_all(self) -> None:
+        """With the reason of that rank, though the others wait for ever and NCCL does not notify them."""
+        result = self.mpirun(2, "zero1_dp2", "universal", "--rank-timeout", 0, nccl="fails")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("rank 1 of 2: its GPU cannot reach those of other ranks through NCCL: ", result.stderr)
+        self.assertIn("unhandled system error", result.stderr)
+
+    def test_without_first_bytes_the_hosts_give(self) -> None:
+        """NCCL joins the ranks, and only then cannot connect their GPUs."""
+        reports = self.load(2, "zero1_dp2", "universal", nccl="no_p2p")
+        self.assertEqual([report["bytes_from_gpus"] for report in reports], [0, 0])
+        self.assertIn("unhandled system error", reports[0]["why_by_hosts"])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
 // Ranks are threads of one process or of several on one machine: they find each other by the id, which is a folder, and
-// send each other files in it. A rank that aborts leaves word for the others.
+// send each other files in it. A rank that aborts leaves word for the others, as NCCL does over the network. When all
+// have left and nobody aborted, every message must have been received.
 //
 // It is late on purpose: nothing is read, and nothing arrives, before the stream has been asked for it a few times, so
 // that a caller that does not wait for it sends or finds other bytes.
 #include <stdlib.h>
 
+#include <cctype>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <random>
@@ -21,7 +25,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// UCP_STAND_IN_NCCL: "one_gpu", which NCCL does not join, or nothing.
+// UCP_STAND_IN_NCCL: nothing, or one of
+//   one_gpu  Nobody can join.
+//   no_p2p   The first group of each rank fails. As on one machine, nobody hears of who aborts.
+//   fails    The second group of rank 1 fails. As on one machine, nobody hears of who aborts.
+//   holds    The second group of rank 1 and those after it send nothing.
+//   dies     The process of rank 1 ends in its second group.
 bool IsLike(const char* what) {
   const char* told = std::getenv("UCP_STAND_IN_NCCL");
   return told != nullptr && std::strcmp(told, what) == 0;
@@ -34,6 +43,7 @@ struct ncclComm {
   int rank = 0;
   int size = 0;
   int arrived = 0;          // So many of the first ranks have joined.
+  int groups = 0;           // So many have begun.
   std::map<int, int> sent;  // By the other rank: how many.
   std::map<int, int> received;
   std::minstd_rand random;
@@ -43,6 +53,7 @@ struct ncclComm {
   }
   fs::path Member(int member) const { return folder / ("rank-" + std::to_string(member)); }
   bool IsAborted() const { return fs::exists(folder / "aborted"); }
+  bool IsLikeInSecondGroup(const char* what) const { return rank == 1 && groups >= 2 && IsLike(what); }
 
   void Mark(const fs::path& path) const { std::ofstream(path).flush(); }
 
@@ -51,12 +62,24 @@ struct ncclComm {
     for (int other = 0; other < size; ++other) {
       if (!fs::exists(folder / ("left-" + std::to_string(other)))) return;
     }
+    for (const fs::directory_entry& left : fs::directory_iterator(folder)) {
+      if (IsAborted() || !std::isdigit(left.path().filename().c_str()[0])) continue;
+      std::cerr << "the stand-in for NCCL: nobody received message " << left.path().filename() << '\n';
+      std::abort();
+    }
     std::error_code ignored;
     fs::remove_all(folder, ignored);
   }
 };
 
 namespace {
+
+thread_local ncclComm* of_group = nullptr;  // Whose group this thread is in, once it is known.
+
+void EnterGroup(ncclComm& comm) {
+  if (of_group == nullptr) ++comm.groups;
+  of_group = &comm;
+}
 
 // Gives a stream something that is tried again and again, once it has been asked for it some times.
 template <typename Try>
@@ -68,7 +91,8 @@ void GiveLate(ncclComm& comm, cudaStream_t stream, Try attempt) {
 
 void Post(ncclComm& comm, const void* bytes, std::size_t count, int to, cudaStream_t stream) {
   const fs::path path = comm.Message(comm.rank, to, comm.sent[to]++);
-  GiveLate(comm, stream, [path, bytes, count] {
+  GiveLate(comm, stream, [path, bytes, count, is_held = comm.IsLikeInSecondGroup("holds")] {
+    if (is_held) return false;
     const fs::path unfinished = path.string() + "-unfinished";
     std::ofstream(unfinished, std::ios::binary)
         .write(reinterpret_cast<const char*>(HostAddress(bytes)), static_cast<std::streamsize>(count));
@@ -120,7 +144,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   while (comm->arrived < comm->size && fs::exists(comm->Member(comm->arrived))) ++comm->arrived;
-  *error = comm->IsAborted() ? ncclRemoteError : comm->arrived == comm->size ? ncclSuccess : ncclInProgress;
+  *error = comm->IsAborted() && !IsLike("fails") && !IsLike("no_p2p") ? ncclRemoteError
+           : comm->arrived == comm->size                              ? ncclSuccess
+                                                                      : ncclInProgress;
   return ncclSuccess;
 }
 
@@ -141,12 +167,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 
 ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
+  EnterGroup(*comm);
   Post(*comm, send, count, peer, stream);
   return ncclInProgress;
 }
 
 ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
+  EnterGroup(*comm);
   Take(*comm, receive, count, peer, stream);
   return ncclInProgress;
 }
@@ -168,12 +196,19 @@ ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, n
 }
 
 ncclResult_t ncclGroupStart() { return ncclSuccess; }
-ncclResult_t ncclGroupEnd() { return ncclInProgress; }
+ncclResult_t ncclGroupEnd() {
+  const ncclComm* comm = std::exchange(of_group, nullptr);
+  if (comm == nullptr) return ncclInProgress;
+  if (comm->IsLikeInSecondGroup("dies")) std::raise(SIGKILL);
+  return IsLike("no_p2p") || comm->IsLikeInSecondGroup("fails") ? ncclSystemError : ncclInProgress;
+}
 
 const char* ncclGetErrorString(ncclResult_t code) {
   switch (code) {
     case ncclSuccess:
       return "no error";
+    case ncclSystemError:
+      return "unhandled system error";
     case ncclInvalidUsage:
       return "invalid usage";
     case ncclRemoteError:

@@ -17,6 +17,7 @@ struct ncclUniqueId {
 
 enum ncclResult_t {
   ncclSuccess = 0,
+  ncclSystemError = 2,
   ncclInvalidUsage = 5,
   ncclRemoteError = 6,
   ncclInProgress = 7,

@@ -13,17 +13,23 @@
 namespace ucp {
 namespace {
 
-// Where the pieces of each slot begin, and the end of the last.
-std::vector<std::size_t> SlotsOf(std::span<const PieceInRoom> pieces, std::uint64_t slot_bytes) {
+// Where the pieces of each slot begin, and the end of the last. A slot is one thread's, and every thread gets some.
+std::vector<std::size_t> SlotsOf(std::span<const PieceInRoom> pieces, std::uint64_t slot_bytes, unsigned threads) {
+  std::uint64_t all = 0;
+  for (const PieceInRoom& one : pieces) all += one.bytes.size();
+  const std::uint64_t most = std::max(SlotRing::kLeastSlotBytes, all / (2 * std::uint64_t{std::max(threads, 1U)}));
   std::vector<std::size_t> begins{0};
   SlotRoom room(slot_bytes);
+  std::uint64_t held = 0;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Numbers plain{.count = pieces[i].bytes.size()};
-    if (!room.Fits(plain, 1)) {
+    if (!room.Fits(plain, 1) || (held > 0 && held + plain.count > most)) {
       begins.push_back(i);
       room = SlotRoom(slot_bytes);
+      held = 0;
     }
     room.Add(plain, 1);
+    held += plain.count;
   }
   if (!pieces.empty()) begins.push_back(pieces.size());
   return begins;
@@ -69,7 +75,7 @@ llvm::Error DeviceRoom::Make(std::uint64_t own_bytes, std::uint64_t taken_bytes)
 }
 
 llvm::Error DeviceRoom::ReadPieces(std::span<const PieceInRoom> pieces, const ParallelOptions& parallel, Read read) {
-  const std::vector<std::size_t> begins = SlotsOf(pieces, ring_.slot_bytes());
+  const std::vector<std::size_t> begins = SlotsOf(pieces, ring_.slot_bytes(), parallel.threads);
   auto fill = [&](unsigned thread, std::uint64_t slot) -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(SlotTransfer transfer, ring_.Begin());
     for (const PieceInRoom& one : pieces.subspan(begins[slot], begins[slot + 1] - begins[slot])) {

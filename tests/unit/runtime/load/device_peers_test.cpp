@@ -152,6 +152,14 @@ TEST(DevicePeersTest, TheMemoryOfADeviceIsWhatWasAllowed) {
   EXPECT_GT(outcomes[0].counts.most_memory_bytes, placed + kMiB);
 }
 
+// Two slots would hold all that a rank reads.
+TEST(DevicePeersTest, SmallPiecesGiveEveryThreadASlot) {
+  const SmallLoad small(OneLargeTensor());
+  const std::vector<Outcome> outcomes = LoadOnRanks(small, {.options = Options(8, 4096, 96 * kMiB)});
+  ExpectRight(small, outcomes, "8 threads");
+  for (const Outcome& outcome : outcomes) EXPECT_GE(outcome.report.transfers, 8U);
+}
+
 // A rank that cannot take part, for any reason, lets all give each other bytes by the hosts.
 TEST(DevicePeersTest, WhereTheDevicesCannotBeJoinedTheHostsGive) {
   const SmallLoad small(OneLargeTensor());

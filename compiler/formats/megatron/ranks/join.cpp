@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::string_view kGate = "mlp.linear_fc1.weight";
 constexpr std::string_view kBehindGate = "mlp.linear_fc2.weight";
+constexpr std::string_view kExtraOfHead = "output_layer._extra_state";
 
 enum class Cut { kWhole, kRows, kHalves, kColumns };  // kHalves: the rows of a gate and of an up half, if it is gated.
 
@@ -82,9 +83,17 @@ NameInModel NameOf(std::string_view name) {
 }
 
 std::int64_t LayersIn(const ModelPart& part) {
-  std::int64_t layers = 0;
-  for (const LocalTensor& tensor : part.tensors) layers = std::max(layers, NameOf(tensor.name).layer.value_or(-1) + 1);
-  return std::min(layers, std::ssize(part.tensors) + 1);  // More would have a layer without a tensor.
+  std::int64_t last = -1;
+  for (const LocalTensor& tensor : part.tensors) last = std::max(last, NameOf(tensor.name).layer.value_or(-1));
+  return std::min(last, std::ssize(part.tensors)) + 1;  // More would have a layer without a tensor.
+}
+
+// The matrix of this name in one of the part's layers; null if it has none.
+const LocalTensor* MatrixOfLayer(const ModelPart& part, std::string_view name) {
+  const auto found = std::ranges::find_if(part.tensors, [&](const LocalTensor& tensor) {
+    return tensor.name.starts_with(kLayers) && tensor.name.ends_with(name) && tensor.place.sizes.size() == 2;
+  });
+  return found == part.tensors.end() ? nullptr : &*found;
 }
 
 class Joiner {
@@ -113,25 +122,28 @@ class Joiner {
   }
 
  private:
-  // A gated layer has twice as many rows before the gate as columns behind it.
+  // A gated layer has twice as many rows before the gate as columns behind it. The first parts may have no layers.
   llvm::Error FindGates() {
-    std::map<std::string_view, const LocalTensor*> found;
-    for (const LocalTensor& tensor : ranks_.front().parts.front().tensors) {
-      if (!tensor.name.starts_with(kLayers) || tensor.place.sizes.size() != 2) continue;
-      for (const std::string_view name : {kGate, kBehindGate}) {
-        if (tensor.name.ends_with(name)) found.try_emplace(name, &tensor);
+    for (const RankOfModel& rank : ranks_) {
+      for (const ModelPart& part : rank.parts) {
+        const LocalTensor* gate = MatrixOfLayer(part, kGate);
+        if (gate != nullptr) return FindGatesBy(rank, *gate, MatrixOfLayer(part, kBehindGate));
       }
     }
-    if (found.size() != 2) return llvm::Error::success();
-    const std::int64_t rows = found[kGate]->place.sizes[0];
-    const std::int64_t columns = found[kBehindGate]->place.sizes[1];
-    is_gated_ = rows % 2 == 0 && rows / 2 == columns;
+    return llvm::Error::success();
+  }
+
+  llvm::Error FindGatesBy(const RankOfModel& rank, const LocalTensor& gate, const LocalTensor* behind) {
+    const std::int64_t rows = gate.place.sizes[0];
+    is_gated_ = behind != nullptr && rows % 2 == 0 && rows / 2 == behind->place.sizes[1];
     if (is_gated_ || !arguments_.IsSet("swiglu")) return llvm::Error::success();
     return Fail(ErrorCode::kBadData,
-                "`args.swiglu` is true, and `{}` of [{}] with `{}` of [{}] in `{}` is not a gated layer; the arguments "
-                "were changed",
-                found[kGate]->name, fmt::join(found[kGate]->place.sizes, ", "), found[kBehindGate]->name,
-                fmt::join(found[kBehindGate]->place.sizes, ", "), ranks_.front().folder.file());
+                "`args.swiglu` is true, and `{}` of [{}] with {} in `{}` is not a gated layer; the arguments were "
+                "changed",
+                gate.name, fmt::join(gate.place.sizes, ", "),
+                behind == nullptr ? fmt::format("no matrix `{}`", kBehindGate)
+                                  : fmt::format("`{}` of [{}]", behind->name, fmt::join(behind->place.sizes, ", ")),
+                rank.folder.file());
   }
 
   llvm::Error TakePart(const RankOfModel& rank, const ModelPart& part, std::size_t number) {
@@ -140,10 +152,7 @@ class Joiner {
       const LocalTensor& tensor = part.tensors[i];
       NameInModel name = NameOf(tensor.name);
       if (is_end && name.name == kHead && AreEndsTied(arguments_)) name.name = kWordEmbeddings;
-      if (name.layer.value_or(-1) >= layers_) {
-        return Fail(ErrorCode::kBadData, "`{}` is in `{}`, and tensor-parallel rank 0 of its stage has {} layers",
-                    tensor.name, rank.folder.file(), layers_);
-      }
+      UCP_RETURN_IF_ERROR(CheckLayer(rank, name, tensor.name));
       const KnownTensor* known = name.layer ? Find(kOfLayers, name.name) : Find(kOfEnds, name.name);
       if (known == nullptr) {
         return Fail(ErrorCode::kUnsupported,
@@ -158,8 +167,14 @@ class Joiner {
       for (auto box = boxes.rbegin(); box != boxes.rend() && box->tensor == &tensor; ++box)
         box->states = &part.states[i];
     }
-    for (const pytorch::Entry& entry : part.extras) TakeExtra(rank, entry);
+    for (const pytorch::Entry& entry : part.extras) UCP_RETURN_IF_ERROR(TakeExtra(rank, entry));
     return llvm::Error::success();
+  }
+
+  llvm::Error CheckLayer(const RankOfModel& rank, const NameInModel& name, std::string_view own_name) const {
+    if (name.layer.value_or(-1) < layers_) return llvm::Error::success();
+    return Fail(ErrorCode::kBadData, "`{}` is in `{}`, and tensor-parallel rank 0 of its stage has {} layers", own_name,
+                rank.folder.file(), layers_);
   }
 
   WholeTensor& OfTensor(const std::string& key) { return model_.tensors[places_.at(key)]; }
@@ -251,18 +266,28 @@ class Joiner {
     return llvm::Error::success();
   }
 
-  // The first tensor-parallel rank's count.
-  void TakeExtra(const RankOfModel& rank, const pytorch::Entry& entry) {
-    if (rank.folder.tensor_rank != 0) return;
-    const NameInModel name = NameOf(*pytorch::AsText(*entry.key));
-    if (name.layer) extras_.push_back({name.name, first_layer_ + *name.layer, entry.value});
+  // The first tensor-parallel rank's count. GPTModel saves the head without its extra state.
+  llvm::Error TakeExtra(const RankOfModel& rank, const pytorch::Entry& entry) {
+    const std::string_view own_name = *pytorch::AsText(*entry.key);
+    const NameInModel name = NameOf(own_name);
+    UCP_RETURN_IF_ERROR(CheckLayer(rank, name, own_name));
+    if (rank.folder.tensor_rank != 0 || name.name == kExtraOfHead) return llvm::Error::success();
+    if (name.layer) {
+      extras_.push_back({name.name, first_layer_ + *name.layer, entry.value});
+    } else {
+      AddExtra(fmt::format("{}/shard_0_1", name.name), entry.value);
+    }
+    return llvm::Error::success();
   }
 
   void AddExtras() {
     for (const Extra& extra : extras_) {
-      std::string key = fmt::format("{}{}/shard_{}_{}", kLayers, extra.name, extra.layer, first_layer_);
-      model_.extras.push_back({pytorch::MakeText(std::move(key)), extra.value});
+      AddExtra(fmt::format("{}{}/shard_{}_{}", kLayers, extra.name, extra.layer, first_layer_), extra.value);
     }
+  }
+
+  void AddExtra(std::string key, const pytorch::ValuePtr& value) {
+    model_.extras.push_back({pytorch::MakeText(std::move(key)), value});
   }
 
   struct Extra {

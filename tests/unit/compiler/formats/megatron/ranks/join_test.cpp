@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
 
 namespace ucp::megatron {
@@ -57,6 +58,71 @@ TEST(JoinRanks, CountsLayersOverParts) {
   EXPECT_EQ(layer_of(1, 1), 3);
 }
 
+Facts Gated(bool is_gated) {
+  Facts facts = Saying(2);
+  facts["args.swiglu"] = Fact{FactValue{is_gated}, "a.pt"};
+  return facts;
+}
+
+// A first stage that holds the embedding alone says nothing of gates.
+TEST(JoinRanks, FindsGatesInAnyStage) {
+  std::vector<RankOfModel> ranks;
+  for (const std::int64_t rank : {0, 1}) {
+    ranks.push_back(Rank(0, rank, {{Tensor("embedding.word_embeddings.weight", {4, 4})}}));
+  }
+  for (const std::int64_t rank : {0, 1}) {
+    ranks.push_back(Rank(1, rank,
+                         {{Tensor("decoder.layers.0.mlp.linear_fc1.weight", {6, 4}),
+                           Tensor("decoder.layers.0.mlp.linear_fc2.weight", {4, 3})}}));
+  }
+  const Facts facts = Gated(true);
+  const WholeModel model = llvm::cantFail(JoinRanks(ranks, Arguments(facts)));
+  std::vector<std::int64_t> rows;
+  for (const PlacedBox& box : model.tensors[1].boxes) rows.push_back(box.offsets[1]);
+  EXPECT_THAT(rows, ElementsAre(0, 6, 3, 9));
+}
+
+TEST(JoinRanks, RefusesGatesThatTheShapesDoNotShow) {
+  const LocalTensor gate = Tensor("decoder.layers.0.mlp.linear_fc1.weight", {6, 4});
+  const LocalTensor behind = Tensor("decoder.layers.0.mlp.linear_fc2.weight", {4, 6});
+  const Facts facts = Gated(true);
+  const auto refusal_of = [&](std::vector<LocalTensor> last) {
+    const std::vector ranks = {Rank(0, 0, {{Tensor("embedding.word_embeddings.weight", {4, 4})}}),
+                               Rank(1, 0, {std::move(last)})};
+    auto model = JoinRanks(ranks, Arguments(facts));
+    return model ? "" : TakeFailure(model.takeError()).message;
+  };
+  EXPECT_THAT(refusal_of({gate, behind}), HasSubstr("with `decoder.layers.0.mlp.linear_fc2.weight` of [4, 6] in"));
+  EXPECT_THAT(refusal_of({gate}), HasSubstr("with no matrix `mlp.linear_fc2.weight` in"));
+}
+
+// Two stages of one layer, which count it from 0. The head's is not saved by Megatron Core.
+TEST(JoinRanks, KeepsExtraStates) {
+  std::vector<RankOfModel> ranks;
+  for (const std::int64_t stage : {0, 1}) {
+    for (const std::int64_t rank : {0, 1}) {
+      ranks.push_back(Rank(stage, rank, {{Tensor("decoder.layers.0.mlp.linear_fc2.bias", {4})}}));
+      ranks.back().parts[0].extras.push_back(
+          {pytorch::MakeText("decoder.layers.0.mlp.linear_fc2._extra_state"), pytorch::MakeInteger(10 * stage + rank)});
+    }
+  }
+  for (const char* name : {"decoder.final_layernorm._extra_state", "output_layer._extra_state"}) {
+    ranks[2].parts[0].extras.push_back({pytorch::MakeText(name), pytorch::MakeInteger(20)});
+  }
+  const Facts facts = Saying(2);
+  const WholeModel model = llvm::cantFail(JoinRanks(ranks, Arguments(facts)));
+  std::map<std::string, std::int64_t> found;
+  for (const pytorch::Entry& extra : model.extras) {
+    found[std::string(*pytorch::AsText(*extra.key))] = *pytorch::AsInteger(*extra.value);
+  }
+  EXPECT_EQ(model.extras.size(), 3u);
+  EXPECT_EQ(found, (std::map<std::string, std::int64_t>{
+                       {"decoder.final_layernorm._extra_state/shard_0_1", 20},
+                       {"decoder.layers.mlp.linear_fc2._extra_state/shard_0_2", 0},
+                       {"decoder.layers.mlp.linear_fc2._extra_state/shard_1_2", 10},
+                   }));
+}
+
 // Each of two ranks has half of the gate and half of the up half.
 TEST(JoinRanks, PutsHalvesTogether) {
   std::vector<RankOfModel> ranks;
@@ -87,6 +153,13 @@ TEST(JoinRanks, NeedsEachLayerOfEachRank) {
               HasSubstr("tensor-parallel rank 0 of its stage has 1 layers"));
   const LocalTensor far = Tensor("decoder.layers.4611686018427387904.mlp.linear_fc2.bias", {4});
   EXPECT_THAT(RefusalOf({Rank(0, 0, {{far}})}, 1), HasSubstr("has 2 layers"));
+  const LocalTensor farthest = Tensor("decoder.layers.9223372036854775807.mlp.linear_fc2.bias", {4});
+  EXPECT_THAT(RefusalOf({Rank(0, 0, {{farthest}})}, 1), HasSubstr("has 2 layers"));
+  RankOfModel rank = Rank(0, 0, {{norm}});
+  rank.parts[0].extras = {
+      {pytorch::MakeText("decoder.layers.9223372036854775807.mlp.linear_fc2._extra_state"), pytorch::MakeNone()}};
+  EXPECT_THAT(RefusalOf({rank}, 1), HasSubstr("_extra_state` is in `mp_rank/model_optim_rng.pt`, and tensor-parallel "
+                                              "rank 0 of its stage has 1 layers"));
 }
 
 TEST(JoinRanks, RefusesShapesThatRanksCannotShare) {

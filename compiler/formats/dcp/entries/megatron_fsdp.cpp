@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "compiler/formats/dcp/entries/check_chunks.h"
 #include "compiler/formats/dcp/entries/parameter_names.h"
 #include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
@@ -148,6 +149,9 @@ class Renamer {
     const auto both = CheckedMultiply(rows, 2);
     if (!both) return Fail(ErrorCode::kBadData, "`{}` has {} rows", gate.key, rows);
     gate.shape.front() = *both;
+    if (llvm::Error error = ElementsOf(gate.shape, gate.dtype).takeError()) {
+      return AddContext(std::move(error), fmt::format("both halves of `{}`", gate.key));
+    }
     for (Chunk& chunk : up.chunks) {
       chunk.offsets.front() += rows;
       gate.chunks.push_back(std::move(chunk));
@@ -162,11 +166,19 @@ class Renamer {
 
 }  // namespace
 
+// The weight norm of torch has a `weight_v` beside a `weight_g`, and its spectral norm one beside a `weight_orig`.
 bool IsOfMegatronFsdp(std::span<const Entry> entries) {
-  return std::ranges::any_of(entries, [](const Entry& entry) {
-    const std::string_view key = entry.key;
-    return key.starts_with(kMetaOfGroups) || (key.starts_with(kModel) && PlaceOfHalf(key));
-  });
+  std::set<std::string> halves;
+  for (const Entry& entry : entries) {
+    if (entry.key.starts_with(kMetaOfGroups)) return true;
+    if (entry.key.starts_with(kModel) && PlaceOfHalf(entry.key)) halves.insert(entry.key);
+  }
+  const auto has_other = [&](std::string key) {
+    char& letter = key[*PlaceOfHalf(key) + 1];
+    letter = letter == 'w' ? 'v' : 'w';
+    return halves.contains(key);
+  };
+  return !halves.empty() && std::ranges::all_of(halves, has_other);
 }
 
 llvm::Error RenameMegatronFsdp(std::vector<Entry>& entries) { return Renamer(entries).Run(); }

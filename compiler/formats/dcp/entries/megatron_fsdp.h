@@ -15,6 +15,7 @@
 
 namespace ucp::dcp {
 
+// Returns whether some entry is a setting of a parameter, or all halves among the model's entries are pairs.
 bool IsOfMegatronFsdp(std::span<const Entry> entries);
 
 // Gives them the keys and paths that get_state_dict() would, and layers' norms the names that Megatron Core stores them

@@ -35,11 +35,22 @@ std::string RefusalOf(std::vector<Entry> entries) {
 
 TEST(MegatronFsdp, IsKnownByItsOwnNames) {
   EXPECT_TRUE(IsOfMegatronFsdp(std::vector{ValueOf("optimizer.param_to_group_meta.module.a.lr")}));
-  EXPECT_TRUE(IsOfMegatronFsdp(std::vector{ValueOf("model.module.a.mlp.linear_fc1.bias_w")}));
+  EXPECT_TRUE(IsOfMegatronFsdp(
+      std::vector{ValueOf("model.module.a.mlp.linear_fc1.bias_w"), ValueOf("model.module.a.mlp.linear_fc1.bias_v")}));
   EXPECT_FALSE(
       IsOfMegatronFsdp(std::vector{ValueOf("model.module.a.mlp.linear_fc1.weight"), ValueOf("optimizer.state.a")}));
   EXPECT_FALSE(
       IsOfMegatronFsdp(std::vector{ValueOf("model.a.proj_w"), ValueOf("model.a.linear_fc1.layer_norm_weight")}));
+}
+
+TEST(MegatronFsdp, TakesNoNormsOfWeightsForHalves) {
+  EXPECT_FALSE(
+      IsOfMegatronFsdp(std::vector{ValueOf("model.linear_fc1.weight_g"), ValueOf("model.linear_fc1.weight_v")}));
+  EXPECT_FALSE(
+      IsOfMegatronFsdp(std::vector{ValueOf("model.linear_fc1.weight_orig"), ValueOf("model.linear_fc1.weight_u"),
+                                   ValueOf("model.linear_fc1.weight_v")}));
+  EXPECT_FALSE(
+      IsOfMegatronFsdp(std::vector{ValueOf("model.a.linear_fc1.weight_w"), ValueOf("model.b.linear_fc1.weight_v")}));
 }
 
 TEST(MegatronFsdp, JoinsHalvesAndKeepsTheirChunks) {
@@ -83,6 +94,10 @@ TEST(MegatronFsdp, RefusesHalfOfATensor) {
   EXPECT_THAT(RefusalOf({gate}), HasSubstr("`model.l.linear_fc1.weight_w` and lacks its other half"));
   EXPECT_THAT(RefusalOf({up}), HasSubstr("lacks `model.l.linear_fc1.weight_w`"));
   EXPECT_THAT(RefusalOf({gate, up}), HasSubstr("has the shape [3, 4]"));
+  Entry half = gate;
+  Entry other = up;
+  half.shape = other.shape = {std::int64_t{1} << 30, std::int64_t{1} << 30};
+  EXPECT_THAT(RefusalOf({half, other}), HasSubstr("[2147483648, 1073741824] of float32 is not the size of a tensor"));
 }
 
 }  // namespace

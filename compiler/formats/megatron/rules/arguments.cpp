@@ -91,7 +91,7 @@ std::string Arguments::Degrees() const {
 std::optional<std::int64_t> Arguments::ElementsOfBucket() const {
   constexpr std::int64_t kMost = 40'000'000;
   constexpr std::int64_t kMostOfRank = 1'000'000;
-  if (!IsSet("overlap_grad_reduce")) return std::nullopt;
+  if (!IsSet("overlap_grad_reduce") || IsSet("overlap_param_gather_with_optimizer_step")) return std::nullopt;
   const auto ranks =
       CheckedMultiply(Number("data_parallel_size").value_or(1), Number("context_parallel_size").value_or(1));
   const auto of_ranks = ranks ? CheckedMultiply(kMostOfRank, *ranks) : std::nullopt;

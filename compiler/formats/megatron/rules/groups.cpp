@@ -36,8 +36,8 @@ Traits TraitsOf(const pytorch::Value& group) {
 Traits TraitsOf(const Parameter& parameter) {
   const std::string_view name = parameter.name;
   const std::size_t own = parameter.dimensions - std::min(parameter.dimensions, StackedDimensions(name));
-  const bool is_end = name.starts_with("embedding.") || name.starts_with("output_layer.");
-  return {own != 1 && !name.ends_with(".bias"), IsOfExperts(name), is_end};
+  const bool has_own_rate = name == kWordEmbeddings || name == kHead;
+  return {own != 1 && !name.ends_with(".bias"), IsOfExperts(name), has_own_rate};
 }
 
 // The torch optimizers count steps in floats, of which Megatron Core saves the number alone.
@@ -106,7 +106,7 @@ bool HaveOneKey(const OptimizerGroup& a, const OptimizerGroup& b) {
   return std::ranges::all_of(kOfGroups, [&](std::string_view key) {
     const ValuePtr of_a = FindOfGroup(a, key);
     const ValuePtr of_b = FindOfGroup(b, key);
-    return of_a && of_b && pytorch::Print(*of_a) == pytorch::Print(*of_b);
+    return of_a && of_b ? pytorch::Print(*of_a) == pytorch::Print(*of_b) : of_a == of_b;
   });
 }
 

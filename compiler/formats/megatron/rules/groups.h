@@ -34,7 +34,8 @@ inline constexpr std::array<std::string_view, 4> kOfGroups = {"wd_mult", "lr_mul
 // Returns one of them, which may have `pre_` before its name; null if the group lacks it.
 pytorch::ValuePtr FindOfGroup(const OptimizerGroup& group, std::string_view key);
 
-// Returns whether both have the same of each: Megatron Core finds a group's settings by them.
+// Returns whether both have the same of each, or both lack it, as older releases have no `is_decoupled_lr`: Megatron
+// Core finds a group's settings by them.
 bool HaveOneKey(const OptimizerGroup& a, const OptimizerGroup& b);
 
 }  // namespace ucp::megatron

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.checkpoint import FileSystemReader
 
 from conftest import Run
 from fixtures.fingerprints import describe
 from test_megatron_refusals import Evil
-from universal import FIXTURES
+from universal import FIXTURES, describe_states, read_states, tag_folder
 
 ITERATION = "iter_0001000"
 NAME = "ranks_llama_tp2_pp2_dp2"
@@ -89,6 +90,15 @@ def unlike(state: Any) -> None:
     state["model"]["decoder.layers.0.input_layernorm.weight"] += 1
 
 
+def lose_parts(state: Any) -> None:
+    vars(state["args"])["virtual_pipeline_model_parallel_size"] = 0
+    del state["model"]
+
+
+def renumber(state: Any) -> None:
+    state["model1"] = state.pop("model")
+
+
 def step_further(state: Any) -> None:
     for group in state["optimizer"]["optimizer"]["param_groups"]:
         group["step"] += 1
@@ -110,6 +120,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "many ranks": (arguments(tensor_model_parallel_size=10**18), "is 1000000000000000000"),
     "layers": (arguments(num_layers=5), "`args.num_layers` is 5"),
     "vocabulary": (arguments(padded_vocab_size=128), "`args.padded_vocab_size` is 128"),
+    "no parts": (lambda folder: change_all(folder, lose_parts), "`args.virtual_pipeline_model_parallel_size` is 0"),
+    "a first part": (of_last(renumber), "holds 1 parts of the model, and `model0` is not among them"),
     "parts": (arguments(virtual_pipeline_model_parallel_size=2), "holds 1 parts of the model"),
     "experts": (arguments(num_experts=4), "experts are not read from the files of ranks"),
     "arguments of one rank": (of_last(lambda state: vars(state["args"]).update(hidden_size=8)),
@@ -117,12 +129,15 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no arguments": (lambda folder: change_all(folder, lambda state: state.pop("args")), "has no `args`"),
     "iterations": (of_last(lambda state: state.update(iteration=999)), "`iteration` is 1000 in "
                    f"`mp_rank_00_000/{FILE}` and 999 in `{LAST}/{FILE}`"),
+    "no iteration": (of_last(lambda state: state.pop("iteration")), "`iteration` is 1000 in "
+                     f"`mp_rank_00_000/{FILE}` and missing in `{LAST}/{FILE}`"),
     "version": (lambda folder: change_all(folder, lambda state: state.update(checkpoint_version=1.0)),
                 "`checkpoint_version` is 1 in"),
     "no version": (lambda folder: change_all(folder, lambda state: state.pop("checkpoint_version")),
                    "`checkpoint_version` is 0 in"),
     "an older model": (lambda folder: change_all(folder, lose_model), "models from before Megatron Core"),
-    "no model": (of_last(lambda state: state.update(model={})), "holds no tensors of a model"),
+    "no model": (of_last(lambda state: state.update(model={})), "holds no tensors of a model, and stages without "
+                 "layers are not read"),
     "a tensor": (of_last(lose_tensor), "`decoder.layers.mlp.linear_fc2.weight` is not in layer 3 in the files of "
                  "tensor-parallel rank 1"),
     "a shape": (of_last(cut_tensor), f"`{GATE}` is bfloat16 [22, 16] in `{LAST}/{FILE}`"),
@@ -172,6 +187,11 @@ def lose_masters(state: Any) -> None:
         del vectors["param"]
 
 
+def add_masters(state: Any) -> None:
+    for vectors in state[0].values():
+        vectors["master_param"] = vectors["param"].clone()
+
+
 def states(work: Callable[[Any], None]) -> Callable[[Path], None]:
     return lambda folder: change(folder / LAST / STATES, work)
 
@@ -180,6 +200,7 @@ UNREAD: dict[str, tuple[Callable[[Path], None], str]] = {
     "states": (lambda folder: (folder / LAST / STATES).unlink(), f"`{LAST}/{STATES}` is missing"),
     "elements": (states(shorten), f"the state `exp_avg` in `{LAST}/{STATES}` is ["),
     "masters": (states(lose_masters), f"`{LAST}/{STATES}` has no masters"),
+    "masters twice": (states(add_masters), f"`{LAST}/{STATES}` has the state `fp32` twice"),
     "buckets apart": (states(lambda state: state.pop("buckets_coalesced")), "does not say that its buckets are joined"),
     "buffers": (states(lambda state: state.pop(0)), "has 0 buffers of part 0"),
     "a number of buckets": (arguments(ddp_num_buckets=3), "not known with `args.ddp_num_buckets`"),
@@ -256,16 +277,69 @@ def test_nothing_is_executed(ucprun: Path, copy: Path) -> None:
     assert not any(b"system" in file.read_bytes() for file in output.rglob("*.pt"))
 
 
-@pytest.mark.parametrize("seed", range(12))
+def add_extras(state: Any) -> None:
+    """As Transformer Engine has them: a tensor of each module, before the tensors of its parameters."""
+    modules = dict.fromkeys(name.rpartition(".")[0] for name in state["model"])
+    for module in ["decoder.layers.0.self_attention.core_attention", *modules]:
+        state["model"][f"{module}._extra_state"] = torch.empty(0, dtype=torch.uint8)
+    state["model"] = dict(sorted(state["model"].items(), key=lambda item: not item[0].endswith("._extra_state")))
+
+
+def test_extra_states(run: Run, copy: Path) -> None:
+    """They change no weight, and Megatron Core's loader finds those that it asks for."""
+    change_all(copy / ITERATION, add_extras)
+    run("convert", copy, copy.parent / "weights", "--to", "safetensors")
+    weights = load_file(copy.parent / "weights" / "model.safetensors")
+    assert {name: describe(value) for name, value in weights.items()} == weights_of(NAME)
+    run("convert", copy, copy.parent / "out", "--to", "megatron")
+    keys = FileSystemReader(copy.parent / "out" / ITERATION).read_metadata().state_dict_metadata
+    extras = {key for key in keys if "._extra_state/" in key}
+    assert "decoder.final_layernorm._extra_state/shard_0_1" in extras
+    assert {f"decoder.layers.self_attention.core_attention._extra_state/shard_{i}_4" for i in (0, 2)} < extras
+    assert {f"decoder.layers.mlp.linear_fc1._extra_state/shard_{i}_4" for i in range(4)} < extras
+    assert not any(key.startswith("output_layer") for key in extras)
+
+
+def lose_decoupled(state: Any) -> None:
+    for group in state["optimizer"]["optimizer"]["param_groups"]:
+        del group["is_decoupled_lr"]
+
+
+def test_groups_of_older_releases(run: Run, copy: Path) -> None:
+    """Groups without `is_decoupled_lr` are the same groups on all ranks."""
+    run("convert", copy, copy.parent / "wanted", "--to", "universal")
+    change_all(copy / ITERATION, lose_decoupled)
+    run("convert", copy, copy.parent / "out", "--to", "universal")
+    wanted = read_states(tag_folder(copy.parent / "wanted"))
+    assert describe_states(read_states(tag_folder(copy.parent / "out"))) == describe_states(wanted)
+
+
+def train_in_float32(state: Any) -> None:
+    state["model"] = {name: value.float() for name, value in state["model"].items() if value is not None}
+    state["optimizer"] = state["optimizer"]["optimizer"]
+    state["optimizer"]["param_groups"][0]["trap"] = Evil()
+
+
+def test_places_in_an_optimizer_without_masters(ucprun: Path, tmp_path: Path) -> None:
+    """A note names the place where the value stood."""
+    root = copied("ranks_gpt_plain_optimizer_pp2", tmp_path)
+    change_all(root / ITERATION, train_in_float32)
+    command = [str(ucprun), "convert", str(root), str(tmp_path / "out"), "--to", "universal"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert "`optimizer.param_groups.0.trap`" in " ".join((answer.stdout + answer.stderr).split())
+
+
+@pytest.mark.parametrize("seed", range(24))
 def test_damaged_bytes(seed: int, ucprun: Path, copy: Path) -> None:
     """Each is an answer or a refusal in one sentence, and never a crash."""
     chance = random.Random(seed)
-    for path in sorted((copy / ITERATION).glob("*/*.pt")):
-        content = bytearray(path.read_bytes())
-        pickled = content.find(b"data.pkl")
-        for _ in range(3):
-            content[chance.randrange(pickled, pickled + 4000)] = chance.randrange(256)
-        path.write_bytes(content[: chance.choice([None, chance.randrange(len(content))])])
+    path = chance.choice(sorted((copy / ITERATION).glob("*/*.pt")))
+    content = bytearray(path.read_bytes())
+    pickled = content.find(b"data.pkl")
+    for _ in range(3):
+        content[chance.randrange(pickled, pickled + 4000)] = chance.randrange(256)
+    path.write_bytes(content[: chance.randrange(len(content))] if seed % 4 == 0 else content)
     answer = subprocess.run([str(ucprun), "inspect", str(copy)], capture_output=True, text=True, check=False)
     assert answer.returncode in (0, 2), answer.stderr
     assert answer.returncode == 0 or len(answer.stderr.splitlines()) <= 2

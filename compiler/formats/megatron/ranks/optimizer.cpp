@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -231,9 +232,11 @@ class DistributedReader {
     const std::vector<std::int64_t> places = PlacesOf(part, elements);
     std::vector<ModelPart>& parts = rank_.parts;
     parts[part].states.assign(parts[part].tensors.size(), {});
+    std::set<std::string> seen;  // `param` and `master_param` are one.
     for (const pytorch::Entry& entry : *vectors) {
       const std::string state = StateCalled(pytorch::AsText(*entry.key).value_or(""));
       if (state == "numel_unpadded") continue;
+      if (!seen.insert(state).second) return fmt::format("`{}` has the state `{}` twice", states_.path, state);
       std::string unread = ReadVector(state, *entry.value, elements, places, parts[part]);
       if (!unread.empty()) return unread;
     }

@@ -9,6 +9,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "compiler/formats/megatron/ranks/folders.h"
 #include "compiler/formats/megatron/ranks/join.h"
 #include "compiler/formats/megatron/ranks/optimizer.h"
+#include "compiler/formats/megatron/ranks/parts.h"
 #include "compiler/formats/megatron/rules/arguments.h"
 #include "compiler/formats/megatron/rules/groups.h"
 #include "compiler/formats/pytorch/values/value_access.h"
@@ -133,12 +135,15 @@ class Ranks {
     RankOfModel& rank = ranks_.emplace_back(RankOfModel{folder, {}});
     UCP_RETURN_IF_ERROR(CheckVersion(file));
     UCP_RETURN_IF_ERROR(CheckSameArguments(file));
+    std::set<std::string_view> keys;
     for (const pytorch::Entry& entry : *entries) {
       const std::string_view key = pytorch::AsText(*entry.key).value_or("");
+      keys.insert(key);
       has_rerun_state_ = has_rerun_state_ || key == kRerunState;
       if (key == "optimizer" || key == kRerunState || IsModel(key)) continue;
       UCP_RETURN_IF_ERROR(TakeEntry(file, folder, entry));
     }
+    UCP_RETURN_IF_ERROR(CheckLacksNone(file, keys));
     UCP_RETURN_IF_ERROR(ReadModel(file, rank));
     return ReadOptimizer(file, rank);
   }
@@ -174,12 +179,6 @@ class Ranks {
     return llvm::Error::success();
   }
 
-  // "model"; or "model0", "model1", of the parts that a stage takes in turn.
-  static bool IsModel(std::string_view key) {
-    if (!key.starts_with("model")) return false;
-    return key.find_first_not_of("0123456789", 5) == key.npos;
-  }
-
   // All ranks say the same, but for the states of their random generators.
   llvm::Error TakeEntry(const SourceArchive& file, const RankFolder& folder, const pytorch::Entry& entry) {
     const std::string key(pytorch::AsText(*entry.key).value_or(""));
@@ -197,6 +196,7 @@ class Ranks {
     if (is_first) {
       client().client_origin = {file.path, ""};
       client().module_origin = {file.path, "model"};
+      of_all_ranks_.push_back(key);
       client().client.push_back({entry.key, std::move(value)});
       return llvm::Error::success();
     }
@@ -204,44 +204,24 @@ class Ranks {
                       pytorch::ListLengths::kMustAgree);
   }
 
+  // `keys`: the file's.
+  llvm::Error CheckLacksNone(const SourceArchive& file, const std::set<std::string_view>& keys) {
+    for (const std::string& key : of_all_ranks_) {
+      if (keys.contains(key)) continue;
+      UCP_RETURN_IF_ERROR(CheckAlike(inventory(), fmt::format("`{}`", key), {first_file_, {}},
+                                     FindEntry(client().client, key), {file.path, {}}, nullptr,
+                                     pytorch::ListLengths::kMustAgree));
+    }
+    return llvm::Error::success();
+  }
+
   llvm::Error ReadModel(const SourceArchive& file, RankOfModel& rank) {
-    if (const ValuePtr model = pytorch::Find(file.root(), "model")) {
-      UCP_RETURN_IF_ERROR(ReadPart(file, *model, rank.parts.emplace_back()));
-    }
-    while (const ValuePtr model = pytorch::Find(file.root(), fmt::format("model{}", rank.parts.size()))) {
-      UCP_RETURN_IF_ERROR(ReadPart(file, *model, rank.parts.emplace_back()));
-    }
+    UCP_ASSIGN_OR_RETURN(rank.parts, ReadParts(archives_, file));
     const auto said = arguments_.Number("virtual_pipeline_model_parallel_size").value_or(1);
-    if (said == std::ssize(rank.parts)) return llvm::Error::success();
+    if (said >= 1 && said == std::ssize(rank.parts)) return llvm::Error::success();
     return Fail(ErrorCode::kBadData,
                 "`args.virtual_pipeline_model_parallel_size` is {} in `{}`, and `{}` holds {} parts of the model", said,
                 first_file_, file.readable->path(), rank.parts.size());
-  }
-
-  llvm::Error ReadPart(const SourceArchive& file, const pytorch::Value& model, ModelPart& part) {
-    const auto* entries = pytorch::Entries(model);
-    for (const pytorch::Entry& entry : entries == nullptr ? std::vector<pytorch::Entry>() : *entries) {
-      const auto key = pytorch::AsText(*entry.key);
-      const std::string name(key.value_or(""));
-      const auto* tensor = entry.value->As<pytorch::Tensor>();
-      if (key && name.ends_with("._extra_state")) {
-        UCP_ASSIGN_OR_RETURN(ValuePtr value, archives_.Keep(file, entry.value, fmt::format("`{}`", name)));
-        part.extras.push_back({entry.key, std::move(value)});
-      } else if (key && tensor != nullptr) {
-        part.tensors.push_back({name, archives_.PlaceOf(file, *tensor)});
-      } else {
-        return Fail(ErrorCode::kUnsupported,
-                    "`{}` in the model of `{}` is not a tensor: models from before Megatron Core, with "
-                    "`language_model`, are not read; convert the checkpoint with Megatron-LM's tools/checkpoint",
-                    name, file.readable->path());
-      }
-      if (tensor != nullptr && part.tensors.back().place.elements > part.tensors.back().place.record_elements) {
-        return Fail(ErrorCode::kUnsupported, "`{}` in `{}` has more elements than are stored for it", name,
-                    file.readable->path());
-      }
-    }
-    if (!part.tensors.empty()) return llvm::Error::success();
-    return Fail(ErrorCode::kBadData, "`{}` holds no tensors of a model", file.readable->path());
   }
 
   llvm::Error ReadOptimizer(const SourceArchive& file, RankOfModel& rank) {
@@ -252,7 +232,9 @@ class Ranks {
     }
     has_optimizer_ = true;
     if (ranks_.size() == 1) {
-      training().groups_origin = {file.path, "optimizer.optimizer.param_groups"};
+      const bool has_masters = pytorch::Find(*optimizer, "optimizer") != nullptr;  // Not in a training in float32.
+      training().groups_origin = {file.path,
+                                  has_masters ? "optimizer.optimizer.param_groups" : "optimizer.param_groups"};
       training().optimizer_origin = {file.path, "optimizer"};
       if (const ValuePtr scaler = pytorch::Find(*optimizer, "grad_scaler"); scaler && !scaler->is_none()) {
         UCP_ASSIGN_OR_RETURN(ValuePtr kept, archives_.Keep(file, scaler, "`grad_scaler`"));
@@ -382,6 +364,7 @@ class Ranks {
   std::string first_file_;
   std::int64_t stages_ = 1;
   std::int64_t tensor_ranks_ = 1;
+  std::vector<std::string> of_all_ranks_;  // Entries of the first file that the others have as well.
   std::vector<RankOfModel> ranks_;
   std::vector<OptimizerGroup> groups_;  // Of all ranks, without their parameters.
   std::string unread_;                  // Why the optimizer is not read; empty if it is.

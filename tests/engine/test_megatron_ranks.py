@@ -314,6 +314,18 @@ def test_groups_of_older_releases(run: Run, copy: Path) -> None:
     assert describe_states(read_states(tag_folder(copy.parent / "out"))) == describe_states(wanted)
 
 
+def test_weights_of_an_unsaid_dtype(ucprun: Path, run: Run, tmp_path: Path) -> None:
+    """Without it, masters would be written as the weights of a training in float32, which a run in bf16 cannot load."""
+    run(
+        "convert",
+        FIXTURES / "megatron_core" / "ranks_llama_plain_virtual_pp2" / "checkpoint",
+        tmp_path / "universal",
+        "--to",
+        "universal",
+    )
+    assert "`dtype=bf16` says it" in refusal(ucprun, tmp_path / "universal", "megatron")
+
+
 def train_in_float32(state: Any) -> None:
     state["model"] = {name: value.float() for name, value in state["model"].items() if value is not None}
     state["optimizer"] = state["optimizer"]["optimizer"]

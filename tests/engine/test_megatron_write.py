@@ -83,7 +83,7 @@ RESUMED = [
     Resumed("ranks_gpt_tied_pp2_dp2", ("deepspeed:dp=2,zero=1,dtype=bf16", "megatron"), pp=2, dp=2),
     Resumed("ranks_gpt_plain_optimizer_pp2", ("megatron",), tp=2, sharding=""),
     Resumed("ranks_llama_virtual_tp2_pp2", ("megatron",), pp=4),
-    Resumed("ranks_llama_plain_virtual_pp2", ("universal", "megatron"), tp=2),
+    Resumed("ranks_llama_plain_virtual_pp2", ("universal", "megatron:dtype=bf16"), tp=2, sharding=""),
 ]
 
 

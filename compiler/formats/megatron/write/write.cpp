@@ -66,6 +66,7 @@ class Writer {
     Optimizers optimizers;
     if (has_optimizer_) {
       UCP_RETURN_IF_ERROR(CheckOptimizerIsWhole(training()));
+      UCP_RETURN_IF_ERROR(CheckMastersAreKnown());
       UCP_ASSIGN_OR_RETURN(optimizers, OptimizersOf(training().groups, options_.expert_parallel));
     }
     AddFile(target_, kTracker, iteration_ ? fmt::to_string(*iteration_) : std::string(kRelease));
@@ -113,6 +114,25 @@ class Writer {
   bool IsItsOwnMaster(const LogicalTensor& tensor) const {
     const LogicalTensor::State* master = FindState(tensor, kMasterState);
     return !options_.is_distributed && master != nullptr && WeightOf(tensor, master->dtype) == master->dtype;
+  }
+
+  // Without a dtype, weights are written as their masters, and so as those of a training in float32.
+  llvm::Error CheckMastersAreKnown() const {
+    if (options_.is_distributed || options_.dtype) return llvm::Error::success();
+    const auto unsaid = std::ranges::find_if(request_.tensors, [](const LogicalTensor& tensor) {
+      return !tensor.weight && FindState(tensor, kMasterState) != nullptr;
+    });
+    const ValuePtr args = FindEntry(training().ranks[training().counting_rank].client, "args");
+    if (unsaid == request_.tensors.end() || !args) return llvm::Error::success();
+    for (const char* dtype : {"bf16", "fp16"}) {
+      const ValuePtr is_set = pytorch::Find(*args, dtype);
+      if (!is_set || !pytorch::AsBool(*is_set).value_or(false)) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "`args.{}` is true, and the source does not say the dtype of `{}`, by which an optimizer that is not "
+                  "distributed has a master beside it or not; `dtype={}` says it",
+                  dtype, unsaid->name, dtype);
+    }
+    return llvm::Error::success();
   }
 
   llvm::Error AddStates(const Stack& stack) {

@@ -2,6 +2,7 @@
 
 `python micro_batches_work.py FOLDER CASES` runs each case in processes of its own, which share no memory. A case is
 `{"ranks", "batch", "iterations", "dies": {rank: [iteration, "compute" or "reduce", count, "before" or "after"]}}`.
+With `"stops": {rank: …}` that rank is stopped in the same way, and the others end as a program does: by themselves.
 With `"misses": {rank: [iteration, count]}` that rank has no result of a message that others have got, as it happens
 when a rank ends while it is under way.
 Each rank that is left writes the gradients of each iteration to FOLDER/CASE-RANK-ITERATION.
@@ -28,8 +29,8 @@ import ucp_checkpoint as ucp
 from ucp_checkpoint import _micro_batches
 
 WIDTH = 6
-TOGETHER = 15
-PATIENCE = 8
+TOGETHER = 10
+PATIENCE = 20
 
 
 def model_of(kind: torch.dtype) -> torch.nn.Module:
@@ -56,15 +57,18 @@ def kind_of(case: dict[str, Any]) -> torch.dtype:
 
 
 class Death:
-    """Ends this process, or has it miss a message, at a call of a kind, which it counts."""
+    """Ends or stops this process, or has it miss a message, at a call of a kind, which it counts."""
 
-    def __init__(self, when: list[Any] | None, missed: list[int] | None) -> None:
-        self.when, self.missed, self.iteration, self.counts = when, missed, 0, {"compute": 0, "reduce": 0}
+    def __init__(self, case: dict[str, Any], rank: str) -> None:
+        self.dies, self.stops = case["dies"].get(rank), case.get("stops", {}).get(rank)
+        self.missed = case.get("misses", {}).get(rank)
+        self.iteration, self.counts = 0, {"compute": 0, "reduce": 0}
 
     def at(self, kind: str, side: str) -> None:
         """`before` or `after` the call."""
-        if self.when == [self.iteration, kind, self.counts[kind], side]:
-            os.kill(os.getpid(), signal.SIGKILL)
+        now = [self.iteration, kind, self.counts[kind], side]
+        if now in (self.dies, self.stops):
+            os.kill(os.getpid(), signal.SIGKILL if now == self.dies else signal.SIGSTOP)
         is_missed = (kind, side, self.missed) == ("reduce", "after", [self.iteration, self.counts[kind]])
         self.counts[kind] += side == "after"
         if is_missed:
@@ -80,7 +84,7 @@ def work(case: dict[str, Any], rank: int, port: int, folder: Path, name: str) ->
     store = dist.TCPStore("127.0.0.1", port, None, False, timedelta(seconds=60))
     dist.init_process_group("gloo", store=store, rank=rank, world_size=case["ranks"])
     _micro_batches._SEGMENT_BYTES = 150  # A segment for each parameter.
-    death = Death(case["dies"].get(str(rank)), case.get("misses", {}).get(str(rank)))
+    death = Death(case, str(rank))
     carry_out = ucp.healing.MicroBatches._carry_out
 
     def counted(self: Any, *words: Any) -> None:
@@ -119,6 +123,8 @@ def start(folder: Path, name: str, case: dict[str, Any], listeners: list[socket.
                 work(case, rank, port, folder, name)
             except BaseException:
                 (folder / f"{name}-{rank}-error").write_text(traceback.format_exc())
+            if "stops" in case:
+                sys.exit()
             os._exit(0)
         processes.append(pid)
     return processes
@@ -132,9 +138,11 @@ def serve(listener: socket.socket) -> Any:
 
 
 def wait(processes: list[int], listeners: list[socket.socket]) -> None:
-    """Until all have ended, by themselves or not."""
+    """Until all have ended, by themselves or not. Those that are stopped are killed behind the others."""
     stores = [serve(listener) for listener in listeners]
-    for pid in processes:
+    stopped = [pid for pid in processes if os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])]
+    for pid in stopped:
+        os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     del stores
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.testing._internal.distributed import fake_pg  # noqa: F401  It adds the backend `fake`.
 
 import micro_batches_work as ranks
 import ucp_checkpoint as ucp
@@ -42,6 +44,7 @@ CASES = {
     **{f"compute-{count}": case({"1": [0, "compute", count, "before"]}) for count in range(3)},
     **{f"reduce-{count}-{side}": reduced(count, side) for count in range(MESSAGES) for side in ("before", "after")},
     **{f"missed-{count}": reduced(count, "after", misses={"0": [0, count]}) for count in range(MESSAGES)},
+    "stopped": case({"3": [0, "reduce", 2, "before"]}, 4, stops={"2": [0, "reduce", 2, "before"]}),
     "missed-by-two": case({"1": [0, "reduce", 6, "after"]}, 4, misses={"0": [0, 6], "3": [0, 5]}),
 }
 
@@ -72,7 +75,7 @@ def test_the_gradients_are_those_of_one_process(folder: Path, name: str) -> None
     case = CASES[name]
     for error in folder.glob(f"{name}-?-error"):
         raise AssertionError(f"{error.name}: {error.read_text()}")
-    left = [rank for rank in range(case["ranks"]) if str(rank) not in case["dies"]]
+    left = [rank for rank in range(case["ranks"]) if str(rank) not in case["dies"] | case.get("stops", {})]
     for iteration in range(case["iterations"]):
         expected = of_one_process(case, iteration)
         for rank in left:
@@ -91,6 +94,61 @@ def test_deals() -> None:
     assert _micro_batches.deal(8, [0, 1, 2]) == [0, 0, 0, 1, 1, 1, 2, 2]
     assert _micro_batches.deal(2, [4, 5, 6]) == [4, 5]
     assert _micro_batches.deal_again([0, 0, 0, 1, 1, 1, 2, 2], [0, 2]) == [0, 0, 0, 0, 2, 0, 2, 2]
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A job of one rank."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(("kind", "total", "value"), [(torch.float16, 4, 60000.0), (torch.bfloat16, 512, 1.0)])
+@pytest.mark.usefixtures("alone")
+def test_the_sum_of_small_types(kind: torch.dtype, total: int, value: float) -> None:
+    """It is too large for float16, and too large for bfloat16 to count on by one."""
+    parameter = torch.nn.Parameter(torch.zeros(2, 3, dtype=kind))
+
+    def compute(index: int) -> None:
+        parameter.grad = torch.full_like(parameter, value)
+
+    ucp.healing.MicroBatches(total).run([parameter], compute)
+    assert parameter.grad is not None
+    assert torch.equal(parameter.grad, torch.full((2, 3), value, dtype=kind))
+
+
+@pytest.mark.usefixtures("alone")
+def test_nothing_is_run_after_an_error() -> None:
+    """The other ranks may have reduced what this one has not. A refusal before the iteration changes nothing."""
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    batches = ucp.healing.MicroBatches(2)
+
+    def fail(index: int) -> None:
+        raise MemoryError
+
+    def compute(index: int) -> None:
+        parameter.grad = torch.ones(2)
+
+    with pytest.raises(ucp.Error, match="none of the parameters"):
+        batches.run([], compute)
+    batches.run([parameter], compute)
+    with pytest.raises(MemoryError):
+        batches.run([parameter], fail)
+    with pytest.raises(ucp.Error, match=r"an earlier run\(\) ended with an error"):
+        batches.run([parameter], compute)
+
+
+def test_a_rank_that_does_not_come() -> None:
+    """The others refuse to begin without it. This job of two ranks has one process."""
+    dist.init_process_group("fake", store=dist.HashStore(), rank=0, world_size=2)
+    try:
+        with pytest.raises(ucp.Error, match=r"^the ranks do not connect in 0\.5 s: .*; start all of them within"):
+            ucp.healing.MicroBatches(2, patience=0.5)
+        with pytest.raises(ucp.Error, match="rank 0 is not in the group"):
+            ucp.healing.MicroBatches(2, dist.GroupMember.NON_GROUP_MEMBER)
+    finally:
+        dist.destroy_process_group()
 
 
 def test_refusals(tmp_path: Path) -> None:

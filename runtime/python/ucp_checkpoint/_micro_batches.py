@@ -12,6 +12,7 @@ Every micro-batch counts once, and B stays. Only the order of additions differs.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import re
@@ -36,6 +37,8 @@ _BETWEEN_LOOKS = 0.05
 _NO_LIMIT = timedelta(days=7)  # The store says who is lost, and not the clock.
 _MOST_FRUITLESS = 3  # Agreements of an iteration by which nobody is lost.
 _made: Counter[str] = Counter()  # By the name of the group: all of a job share a store.
+_open: list[Any] = []  # Groups whose messages have not ended, with these.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_open))  # Lives on at exit: a group that is freed waits for its message.
 
 
 class _Lost(Exception):
@@ -80,7 +83,18 @@ def set_gradients(segment: list[torch.nn.Parameter], values: torch.Tensor) -> No
     """The other way."""
     parts = values.split([parameter.numel() for parameter in segment])
     for parameter, part in zip(segment, parts, strict=True):
-        parameter.grad = part.view_as(parameter).clone()
+        parameter.grad = part.view_as(parameter).to(parameter.dtype, copy=True)
+
+
+def zeros(segment: list[torch.nn.Parameter]) -> torch.Tensor:
+    """For a sum, which has at least float32: that of many gradients can be too large for float16."""
+    values = flat(segment)
+    return torch.zeros_like(values, dtype=torch.promote_types(values.dtype, torch.float32))
+
+
+def _reason_of(error: RuntimeError) -> str:
+    """The first sentence of gloo, without its place in the source."""
+    return re.sub(r"^\[.*?\] ", "", str(error)).split(". ")[0].split("\n")[0]
 
 
 def deal(total: int, ranks: list[int]) -> list[int]:
@@ -112,8 +126,9 @@ class _Iteration:
 class MicroBatches:
     """Computes the gradients of a global batch of `total` micro-batches on the ranks of `group`, all replicas.
 
-    All ranks make one. A rank that says nothing for `patience` seconds after another one has failed counts as lost; one
-    micro-batch must take less. The reduction has a gloo group of its own. Other groups with a lost rank are of no use.
+    All ranks make one, within `patience` seconds. A rank that says nothing for `patience` seconds after another one has
+    failed counts as lost: one micro-batch must take less, and so must all between two iterations. The reduction has a
+    gloo group of its own. Other groups with a lost rank are of no use.
     """
 
     def __init__(self, total: int, group: dist.ProcessGroup | None = None, patience: float = 30.0) -> None:
@@ -124,9 +139,9 @@ class MicroBatches:
             raise failure("usage", f"patience is {patience!r}, and must be a number of seconds above 0")
         self._patience = patience
         self._rank = dist.get_rank()
+        if dist.get_rank(group) < 0:
+            raise failure("usage", f"rank {self._rank} is not in the group, whose ranks alone make MicroBatches")
         self._ranks: list[int] = dist.get_process_group_ranks(group)
-        if self._rank not in self._ranks:
-            raise failure("usage", f"rank {self._rank} is not in the group, whose ranks are {self._ranks}")
         of: Any = group or dist.group.WORLD
         _made[of.group_name] += 1
         prefix = f"ucp/{of.group_name}/micro-batches/{_made[of.group_name]}"
@@ -136,10 +151,13 @@ class MicroBatches:
         self._dealt: list[int] | None = None  # The owners of the next iteration, if others have begun it.
         self._reduced: dict[int, int] = {}  # How many segments others have reduced, after an agreement.
         self._reason = ""
+        self._is_under_way = False
         self._group: Any = None
-        self._open: list[Any] = []  # Groups whose messages do not end.
         self._work: Any = None  # Its message that has not ended well.
         self._connect()
+        if self._group is None:
+            raise failure("io", f"the ranks do not connect in {patience} s: {self._reason}; start all of them within "
+                                "this time, or give a longer patience")  # fmt: skip
 
     @property
     def ranks(self) -> list[int]:
@@ -150,12 +168,30 @@ class MicroBatches:
         """One iteration: `compute(index)` adds the gradients of a micro-batch to those of the parameters.
 
         It must not reduce them (`DistributedDataParallel.no_sync()`), and must depend on nothing but its index and the
-        parameters. Afterwards each parameter has the gradient of the whole batch, the same on all ranks.
+        parameters. Afterwards each parameter has the gradient of the whole batch, the same on all ranks. After an error
+        of `compute` or of the reduction there is no further iteration.
         """
+        if self._is_under_way:
+            raise failure("io", "an earlier run() ended with an error, and the ranks may be at different messages; "
+                                "start the job again from its last checkpoint")  # fmt: skip
         segments = segments_of(list(parameters))
         owners = self._dealt or deal(self._total, self._ranks)
         mine = [index for index, rank in enumerate(owners) if rank == self._rank]
-        own = _Iteration(owners, mine, [torch.zeros_like(flat(segment)) for segment in segments])
+        own = _Iteration(owners, mine, [zeros(segment) for segment in segments])
+        self._is_under_way = True
+        try:
+            self._complete(own, compute, segments)
+        except BaseException:
+            self._set_aside()
+            raise
+        for segment, whole in zip(segments, own.wholes, strict=True):
+            set_gradients(segment, whole / self._total)
+        self._is_under_way = False
+
+    def _complete(
+        self, own: _Iteration, compute: Callable[[int], None], segments: list[list[torch.nn.Parameter]]
+    ) -> None:
+        """The iteration is whole on all ranks that are left."""
         self._dealt = None
         fruitless = 0
         while not self._try(own, compute, segments):
@@ -172,8 +208,6 @@ class MicroBatches:
             own.owners = again
         self._number += 1
         self._reduced = {}
-        for segment, whole in zip(segments, own.wholes, strict=True):
-            set_gradients(segment, whole / self._total)
 
     def _try(self, own: _Iteration, compute: Callable[[int], None], segments: list[list[torch.nn.Parameter]]) -> bool:
         """Whether the iteration is whole on all ranks. If not, a rank is lost."""
@@ -233,7 +267,7 @@ class MicroBatches:
                 return
             except RuntimeError as error:
                 if self._work is None or has_ended:  # Else it has not ended, or just now.
-                    self._reason = re.sub(r"^\[.*?\] ", "", str(error)).split(". ")[0]
+                    self._reason = _reason_of(error)
                     raise _Lost from None
             self._look()
 
@@ -270,16 +304,21 @@ class MicroBatches:
         if self._work is None or self._work.is_completed():
             self._work = self._group = None
 
+    def _set_aside(self) -> None:
+        """The group, and its message if that has not ended. Others give up theirs in a moment; a lost rank that is
+        stopped does not."""
+        self._disconnect()
+        _open[:] = [(group, work) for group, work in _open if not work.is_completed()]
+        if self._group is not None:
+            _open.append((self._group, self._work))
+        self._work = self._group = None
+
     def _connect(self) -> None:
         """If another rank is lost meanwhile, the first message finds it."""
-        self._disconnect()
-        self._open = [(group, work) for group, work in self._open if not work.is_completed()]
-        if self._group is not None:  # Others give up theirs in a moment; a lost rank that is stopped does not.
-            self._open.append((self._group, self._work))
-        self._work = self._group = None
+        self._set_aside()
         store = PrefixStore(f"{self._agreements}/gloo", self._store)
         seconds = timedelta(seconds=self._patience)
         try:
             self._group = ProcessGroupGloo(store, self._ranks.index(self._rank), len(self._ranks), seconds)
         except RuntimeError as error:
-            self._reason = str(error)
+            self._reason = _reason_of(error)

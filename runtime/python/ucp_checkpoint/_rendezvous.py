@@ -51,6 +51,7 @@ class CoordinatedRendezvous(RendezvousHandler):
         _watch_workers()
         self._parameters = parameters
         self._endpoints = _endpoints(parameters.endpoint)
+        self._turn = 0
         self._patience = float(parameters.get_as_int("join_timeout", _DEFAULT_JOIN_SECONDS) or 0)
         self._name = str(parameters.get("node") or os.environ.get("UCP_NODE") or socket.gethostname())
         self._secret_file = parameters.get("secret_file") or os.environ.get("UCP_SECRET_FILE")
@@ -145,11 +146,18 @@ class CoordinatedRendezvous(RendezvousHandler):
         return ends or [{"rank": rank} for rank in ranks[:1]]
 
     def _connect(self) -> Link:
-        """To the first coordinator that answers. Of several, one alone listens: the one that leads."""
-        for host, port in self._endpoints[:-1]:
-            with suppress(OSError):
-                return Link(host, port, secret_of(self._secret_file))
-        return Link(*self._endpoints[-1], secret_of(self._secret_file))
+        """To the first coordinator that answers. Of several, one alone listens: the one that leads. The one that
+        answered last comes last, since its machine may be gone."""
+        secret = secret_of(self._secret_file)
+        why: Exception = ConnectionRefusedError()
+        for _ in self._endpoints:
+            host, port = self._endpoints[self._turn]
+            self._turn = (self._turn + 1) % len(self._endpoints)
+            try:
+                return Link(host, port, secret)
+            except (OSError, Refused) as error:
+                why = why if isinstance(why, Refused) else error
+        raise why
 
     def _first_link(self) -> Link:
         until = time.monotonic() + self._patience

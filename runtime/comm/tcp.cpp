@@ -8,8 +8,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <memory>
+#include <chrono>
+#include <limits>
 #include <utility>
 
 #include "compiler/support/error.h"
@@ -18,7 +20,7 @@
 namespace ucp {
 namespace {
 
-constexpr int kMillisecondsToConnect = 3000;  // To one address.
+constexpr double kSecondsToConnect = 3;  // To one address.
 // A machine that has lost its power is noticed after 25 s.
 constexpr int kIdleSeconds = 10;
 constexpr int kProbeSeconds = 5;
@@ -26,9 +28,9 @@ constexpr int kProbes = 3;
 
 llvm::Error Refused(const char* call) { return Fail(ErrorCode::kIo, "{}: {}", call, SystemReason(errno)); }
 
-llvm::Error WaitUntilConnected(int socket) {
+llvm::Error WaitUntilConnected(int socket, int milliseconds) {
   pollfd wait{socket, POLLOUT, 0};
-  const int ready = Uninterrupted([&] { return ::poll(&wait, 1, kMillisecondsToConnect); });
+  const int ready = Uninterrupted([&] { return ::poll(&wait, 1, milliseconds); });
   if (ready == 0) errno = ETIMEDOUT;
   if (ready <= 0) return Refused("connect");
   int failed = 0;
@@ -65,19 +67,19 @@ llvm::Expected<Descriptor> BindTcp(std::uint16_t port, bool only_here) {
   return socket;
 }
 
-static llvm::Expected<Descriptor> ConnectTo(const addrinfo& address) {
+static llvm::Expected<Descriptor> ConnectTo(const addrinfo& address, int milliseconds) {
   Descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.is_open()) return Refused("socket");
   if (::connect(socket.number(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return Refused("connect");
-    UCP_RETURN_IF_ERROR(WaitUntilConnected(socket.number()));
+    UCP_RETURN_IF_ERROR(WaitUntilConnected(socket.number(), milliseconds));
   }
   if (::fcntl(socket.number(), F_SETFL, 0) != 0) return Refused("fcntl");
   UCP_RETURN_IF_ERROR(SetUpTcp(socket.number()));
   return socket;
 }
 
-llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string& port) {
+llvm::Expected<TcpAddresses> FindTcp(const std::string& host, const std::string& port) {
 #ifdef UCP_STATIC  // Other sources of names are libraries, which bring another C library into the process.
   ::__nss_configure_lookup("hosts", "files dns");
   ::__nss_configure_lookup("services", "files");
@@ -88,14 +90,25 @@ llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string
   if (const int failed = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); failed != 0) {
     return Fail(ErrorCode::kIo, "{}", ::gai_strerror(failed));
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, ::freeaddrinfo);
-  const addrinfo* address = found;
-  while (true) {
-    llvm::Expected<Descriptor> socket = ConnectTo(*address);
+  return TcpAddresses(found, [](const addrinfo* all) { ::freeaddrinfo(const_cast<addrinfo*>(all)); });
+}
+
+llvm::Expected<Descriptor> ConnectTcp(const TcpAddresses& addresses, double seconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  int left = 0;
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) ++left;
+  for (const addrinfo* address = addresses.get();; address = address->ai_next, --left) {
+    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin;
+    const double most = std::clamp((seconds - gone.count()) / left, 0.0, kSecondsToConnect);
+    llvm::Expected<Descriptor> socket = ConnectTo(*address, static_cast<int>(1000 * most));
     if (socket || address->ai_next == nullptr) return socket;
     llvm::consumeError(socket.takeError());
-    address = address->ai_next;
   }
+}
+
+llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string& port) {
+  UCP_ASSIGN_OR_RETURN(const TcpAddresses addresses, FindTcp(host, port));
+  return ConnectTcp(addresses, std::numeric_limits<double>::infinity());
 }
 
 llvm::Error SetUpTcp(int socket) {

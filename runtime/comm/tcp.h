@@ -5,14 +5,26 @@
 #include <llvm/Support/Error.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "compiler/files/descriptor.h"
 
+struct addrinfo;
+
 namespace ucp {
+
+using TcpAddresses = std::shared_ptr<const addrinfo>;  // At least one.
 
 // A socket with a port; 0: any that is free. For all networks, or for this machine alone. Fails with kIo.
 llvm::Expected<Descriptor> BindTcp(std::uint16_t port, bool only_here);
+
+// Of a host. It takes as long as the servers of names take. Fails with kIo.
+llvm::Expected<TcpAddresses> FindTcp(const std::string& host, const std::string& port);
+
+// To the first address that answers, for up to 3 s each, and for `seconds` in all, of which each address has an equal
+// part of what is left. Fails with kIo.
+llvm::Expected<Descriptor> ConnectTcp(const TcpAddresses& addresses, double seconds);
 
 // To the first address of the host that answers, for up to 3 s each. Fails with kIo.
 llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string& port);

@@ -41,6 +41,7 @@ constexpr std::size_t kMostUnproved = 256;
 constexpr std::size_t kMostLogLines = 10'000;
 constexpr std::size_t kMostLogBytes = std::size_t{1} << 22;  // Of one answer.
 constexpr double kBetweenComplaints = 1;
+constexpr std::size_t kReplayedBetweenRenewals = 256;
 
 double SystemTime() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -112,6 +113,10 @@ llvm::Error Coordinator::OpenRegistry(const std::atomic<bool>& stop) {
 }
 
 llvm::Error Coordinator::Begin(const std::atomic<bool>& stop) {
+  const bool only_here = options_->secret.empty();
+  llvm::Expected<Descriptor> bound = BindTcp(options_->port, only_here);
+  if (!bound) return AddContext(bound.takeError(), fmt::format("cannot listen at port {}", options_->port));
+  listener_ = std::move(*bound);
   UCP_RETURN_IF_ERROR(OpenRegistry(stop));
   if (stop) return llvm::Error::success();
   rlimit files{};
@@ -119,10 +124,6 @@ llvm::Error Coordinator::Begin(const std::atomic<bool>& stop) {
     files.rlim_cur = files.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &files);
   }
-  const bool only_here = options_->secret.empty();
-  llvm::Expected<Descriptor> bound = BindTcp(options_->port, only_here);
-  if (!bound) return AddContext(bound.takeError(), fmt::format("cannot listen at port {}", options_->port));
-  listener_ = std::move(*bound);
   const bool listens =
       ::listen(listener_.number(), SOMAXCONN) == 0 && ::fcntl(listener_.number(), F_SETFL, O_NONBLOCK) == 0;
   if (!listens) {
@@ -140,6 +141,7 @@ llvm::Error Coordinator::Replay(std::vector<CoordinatorEntry> entries) {
   const double now = SystemTime();
   double last = -now;
   for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (i % kReplayedBetweenRenewals == 0) UCP_RETURN_IF_ERROR(registry_->Keep());
     last = std::max(last, std::min(entries[i].time - now, 0.0));
     if (llvm::Error error = coordination_.Replay(entries[i], last)) {
       return AddContext(std::move(error), registry_->PlaceOf(i));
@@ -318,7 +320,7 @@ llvm::Error Coordinator::CarryOut() {
   CoordinatorEffects effects = coordination_.TakeEffects();
   for (CoordinatorEntry& entry : effects.entries) entry.time = SystemTime();
   if (registry_) {
-    llvm::Error error = registry_->Keep(*say_);
+    llvm::Error error = registry_->Keep();
     if (!error && !effects.entries.empty()) error = registry_->Append(effects.entries);
     if (error) return AddContext(std::move(error), "nothing more is decided, and tasks go on without a coordinator");
   }

@@ -5,7 +5,6 @@
 
 #include <llvm/Support/Error.h>
 
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,9 +25,7 @@ class DecisionJournal final : public Registry {
   // If it fails, the journal ends with the entries before.
   [[nodiscard]] llvm::Error Append(const std::vector<CoordinatorEntry>& entries) override;
   // The lock of the file lasts as long as the process.
-  [[nodiscard]] llvm::Error Keep(const std::function<void(const std::string&)>&) override {
-    return llvm::Error::success();
-  }
+  [[nodiscard]] llvm::Error Keep() override { return llvm::Error::success(); }
 
  private:
   DecisionJournal(std::string path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <llvm/Support/Base64.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -18,14 +20,23 @@ namespace {
 
 constexpr int kLeaseSeconds = 5;
 constexpr double kSecondsToRenew = 1;
-constexpr double kSecondsToRead = 60;
-constexpr std::chrono::milliseconds kBetweenRenewals{1500};
+constexpr double kBetweenRenewals = 1.5;
 constexpr std::chrono::milliseconds kBetweenTries{250};
-constexpr int kEntriesOfAnswer = 500;
+constexpr int kEntriesOfAnswer = 50;
+// Of one transaction: etcd takes 128 operations and 1.5 MiB, unless it is started with other limits.
+constexpr std::size_t kMostWrites = 100;
+constexpr std::size_t kMostWriteBytes = std::size_t{1} << 19;
 constexpr std::string_view kScheme = "etcd://";
 constexpr std::string_view kLeaderKey = "ucp/coordinator/leader";
 constexpr std::string_view kEntries = "ucp/coordinator/entries/";
 constexpr std::string_view kEndOfEntries = "ucp/coordinator/entries0";  // `0` is behind `/`.
+
+// Passes while the machine is suspended, as the lease does in etcd.
+double SecondsSinceBoot() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
 
 std::string Encoded(std::string_view bytes) { return llvm::encodeBase64(bytes); }
 
@@ -54,9 +65,10 @@ llvm::json::Object Put(std::string_view key, std::string_view value) {
   return llvm::json::Object{{"key", Encoded(key)}, {"value", Encoded(value)}};
 }
 
-llvm::json::Object Transaction(llvm::json::Object compare, llvm::json::Object put) {
-  llvm::json::Array success{llvm::json::Object{{"request_put", std::move(put)}}};
-  return llvm::json::Object{{"compare", llvm::json::Array{std::move(compare)}}, {"success", std::move(success)}};
+llvm::json::Object Request(llvm::json::Object put) { return llvm::json::Object{{"request_put", std::move(put)}}; }
+
+llvm::json::Object Transaction(llvm::json::Object compare, llvm::json::Array writes) {
+  return llvm::json::Object{{"compare", llvm::json::Array{std::move(compare)}}, {"success", std::move(writes)}};
 }
 
 bool HasSucceeded(const llvm::json::Object& answer) { return answer.getBoolean("succeeded").value_or(false); }
@@ -72,18 +84,20 @@ llvm::Expected<HttpServer> ParseUrl(const std::string& url) {
   if (colon == 0 || port.empty() || port.find_first_not_of("0123456789") != std::string_view::npos) {
     return Fail(ErrorCode::kUsage, "`{}` is not a registry such as etcd://host:2379", Printable(url));
   }
-  return HttpServer{std::string(rest.substr(0, colon)), std::string(port)};
+  std::string_view host = rest.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return HttpServer{std::string(host), std::string(port), nullptr};
 }
 
 }  // namespace
 
 llvm::Expected<std::unique_ptr<EtcdRegistry>> EtcdRegistry::Open(const std::string& url, const std::atomic<bool>& stop,
-                                                                 const Say& say) {
+                                                                 Say say) {
   UCP_ASSIGN_OR_RETURN(HttpServer server, ParseUrl(url));
-  std::unique_ptr<EtcdRegistry> registry(new EtcdRegistry(Printable(url), std::move(server)));
-  UCP_RETURN_IF_ERROR(registry->WaitToLead(stop, say));
+  std::unique_ptr<EtcdRegistry> registry(new EtcdRegistry(Printable(url), std::move(server), std::move(say)));
+  UCP_RETURN_IF_ERROR(registry->WaitToLead(stop));
   if (registry->term_.empty()) return nullptr;
-  UCP_RETURN_IF_ERROR(registry->ReadEntries(say));
+  UCP_RETURN_IF_ERROR(registry->ReadEntries());
   return registry;
 }
 
@@ -104,14 +118,12 @@ llvm::Expected<llvm::json::Object> EtcdRegistry::Call(const std::string& path, l
 }
 
 // The time counts from before the question on, so that the lease ends here before it ends in etcd.
-double EtcdRegistry::SecondsLeft() const {
-  return kLeaseSeconds - std::chrono::duration<double>(Clock::now() - renewed_).count();
-}
+double EtcdRegistry::SecondsLeft() const { return kLeaseSeconds - (SecondsSinceBoot() - renewed_); }
 
-llvm::Error EtcdRegistry::WaitToLead(const std::atomic<bool>& stop, const Say& say) {
+llvm::Error EtcdRegistry::WaitToLead(const std::atomic<bool>& stop) {
   std::string said;
   const auto say_once = [&](std::string what) {
-    if (what != said) say(what);
+    if (what != said) say_(what);
     said = std::move(what);
   };
   for (bool is_first = true; !stop; is_first = false) {
@@ -121,7 +133,7 @@ llvm::Error EtcdRegistry::WaitToLead(const std::atomic<bool>& stop, const Say& s
       say_once("warning: " + TakeFailure(leads.takeError()).message);
     } else if (*leads) {
       return llvm::Error::success();
-    } else {
+    } else if (!leader_.empty()) {
       say_once(fmt::format("waiting: {} is the coordinator of `{}`", leader_, url_));
     }
     std::this_thread::sleep_for(kBetweenTries);
@@ -129,8 +141,12 @@ llvm::Error EtcdRegistry::WaitToLead(const std::atomic<bool>& stop, const Say& s
   return llvm::Error::success();
 }
 
-// A lease that is not used ends by itself.
+// A lease that is not used ends by itself. The addresses of etcd stay for the term, since a question for names has no
+// limit of time.
 llvm::Expected<bool> EtcdRegistry::TryToLead() {
+  llvm::Expected<TcpAddresses> addresses = FindTcp(server_.host, server_.port);
+  if (!addresses) return AddContext(addresses.takeError(), fmt::format("`{}`: its address", url_));
+  server_.addresses = std::move(*addresses);
   UCP_ASSIGN_OR_RETURN(const llvm::json::Object found,
                        Call("/v3/kv/range", llvm::json::Object{{"key", Encoded(kLeaderKey)}}, kLeaseSeconds));
   const llvm::json::Array* pairs = found.getArray("kvs");
@@ -141,26 +157,26 @@ llvm::Expected<bool> EtcdRegistry::TryToLead() {
     leader_ = Printable(*leader);
     return false;
   }
-  renewed_ = tried_ = Clock::now();
+  renewed_ = tried_ = SecondsSinceBoot();
   UCP_ASSIGN_OR_RETURN(const llvm::json::Object granted,
                        Call("/v3/lease/grant", llvm::json::Object{{"TTL", kLeaseSeconds}}, kLeaseSeconds));
   lease_ = granted.getString("ID").value_or("").str();
   llvm::json::Object put = Put(kLeaderKey, OwnName());
   put["lease"] = lease_;
-  UCP_ASSIGN_OR_RETURN(const llvm::json::Object made,
-                       Call("/v3/kv/txn", Transaction(Revision(kLeaderKey, "0"), std::move(put)), kLeaseSeconds));
+  llvm::json::Object transaction = Transaction(Revision(kLeaderKey, "0"), llvm::json::Array{Request(std::move(put))});
+  UCP_ASSIGN_OR_RETURN(const llvm::json::Object made, Call("/v3/kv/txn", std::move(transaction), SecondsLeft()));
   const llvm::json::Object* header = made.getObject("header");
   if (!HasSucceeded(made) || header == nullptr) return false;
   term_ = header->getString("revision").value_or("").str();
   return !term_.empty();
 }
 
-llvm::Error EtcdRegistry::ReadEntries(const Say& say) {
+llvm::Error EtcdRegistry::ReadEntries() {
   while (true) {
-    UCP_RETURN_IF_ERROR(Keep(say));
+    UCP_RETURN_IF_ERROR(Keep());
     llvm::json::Object question{
         {"key", Encoded(KeyOf(count_))}, {"range_end", Encoded(kEndOfEntries)}, {"limit", kEntriesOfAnswer}};
-    UCP_ASSIGN_OR_RETURN(const llvm::json::Object found, Call("/v3/kv/range", std::move(question), kSecondsToRead));
+    UCP_ASSIGN_OR_RETURN(const llvm::json::Object found, Call("/v3/kv/range", std::move(question), SecondsLeft()));
     const llvm::json::Array* pairs = found.getArray("kvs");
     if (pairs == nullptr || pairs->empty()) return llvm::Error::success();
     for (const llvm::json::Value& value : *pairs) {
@@ -178,34 +194,46 @@ llvm::Error EtcdRegistry::ReadEntries(const Say& say) {
 }
 
 llvm::Error EtcdRegistry::Append(const std::vector<CoordinatorEntry>& entries) {
-  for (const CoordinatorEntry& entry : entries) UCP_RETURN_IF_ERROR(AppendOne(entry));
-  return llvm::Error::success();
+  llvm::json::Array writes;
+  std::size_t bytes = 0;
+  for (const CoordinatorEntry& entry : entries) {
+    const std::string line = LineOf(JsonOf(entry));
+    if (writes.size() == kMostWrites || (!writes.empty() && bytes + line.size() > kMostWriteBytes)) {
+      UCP_RETURN_IF_ERROR(Commit(std::exchange(writes, {})));
+      UCP_RETURN_IF_ERROR(Keep());
+      bytes = 0;
+    }
+    bytes += line.size();
+    writes.push_back(Request(Put(KeyOf(count_ + writes.size()), line)));
+  }
+  return writes.empty() ? llvm::Error::success() : Commit(std::move(writes));
 }
 
-// An answer that does not come leaves open whether the entry is there. The next coordinator reads it, and this one
+// An answer that does not come leaves open whether the entries are there. The next coordinator reads them, and this one
 // ends.
-llvm::Error EtcdRegistry::AppendOne(const CoordinatorEntry& entry) {
-  llvm::json::Object put = Put(KeyOf(count_), LineOf(JsonOf(entry)));
-  llvm::json::Object transaction = Transaction(Revision(kLeaderKey, term_), std::move(put));
+llvm::Error EtcdRegistry::Commit(llvm::json::Array writes) {
+  const std::size_t count = writes.size();
+  llvm::json::Object transaction = Transaction(Revision(kLeaderKey, term_), std::move(writes));
   UCP_ASSIGN_OR_RETURN(const llvm::json::Object made, Call("/v3/kv/txn", std::move(transaction), SecondsLeft()));
   if (!HasSucceeded(made)) return Fail(ErrorCode::kIo, "`{}`: another coordinator has taken over", url_);
-  ++count_;
+  count_ += count;
   return llvm::Error::success();
 }
 
-llvm::Error EtcdRegistry::Keep(const Say& say) {
+llvm::Error EtcdRegistry::Keep() {
   if (SecondsLeft() <= 0) return RunOut();
-  if (Clock::now() - tried_ < kBetweenRenewals) return llvm::Error::success();
-  tried_ = Clock::now();
-  llvm::Error error = Renew();
-  if (!error) {
-    if (!std::exchange(complaint_, "").empty()) say(fmt::format("`{}` is back", url_));
-    return llvm::Error::success();
+  if (SecondsSinceBoot() - tried_ < kBetweenRenewals) return llvm::Error::success();
+  tried_ = SecondsSinceBoot();
+  if (llvm::Error error = Renew()) {
+    std::string why = TakeFailure(std::move(error)).message;
+    if (complaint_.empty()) {
+      say_(fmt::format("warning: the lease is not renewed, and has {:.1f} s left: {}", std::max(SecondsLeft(), 0.0),
+                       why));
+    }
+    complaint_ = std::move(why);
+  } else if (!std::exchange(complaint_, "").empty()) {
+    say_(fmt::format("`{}` is back", url_));
   }
-  std::string why = TakeFailure(std::move(error)).message;
-  if (complaint_.empty())
-    say(fmt::format("warning: the lease is not renewed, and has {:.1f} s left: {}", std::max(SecondsLeft(), 0.0), why));
-  complaint_ = std::move(why);
   return SecondsLeft() > 0 ? llvm::Error::success() : RunOut();
 }
 
@@ -214,7 +242,7 @@ llvm::Error EtcdRegistry::Renew() {
                        Call("/v3/lease/keepalive", llvm::json::Object{{"ID", lease_}}, kSecondsToRenew));
   const llvm::json::Object* result = answer.getObject("result");
   if (result == nullptr || !result->getString("TTL")) {  // A lease that has ended has none.
-    renewed_ = Clock::time_point();
+    renewed_ = -kLeaseSeconds;
     return Fail(ErrorCode::kIo, "`{}`: etcd does not know the lease any more", url_);
   }
   renewed_ = tried_;

@@ -16,9 +16,9 @@
 
 #include "compiler/files/descriptor.h"
 #include "compiler/support/error.h"
+#include "compiler/support/json_text.h"
 #include "compiler/support/printable.h"
 #include "compiler/support/system_reason.h"
-#include "runtime/comm/tcp.h"
 #include "runtime/coordinator/messages.h"
 
 namespace ucp {
@@ -29,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostHttpBytes = std::size_t{1} << 28;
 constexpr std::size_t kMostShownBytes = 200;
 constexpr int kLeastMicroseconds = 1000;
+constexpr int kMostDepth = 32;
 constexpr std::string_view kEndOfHead = "\r\n\r\n";
 
 // Fails when the time is over. The system's timeouts count from each call on.
@@ -84,6 +85,18 @@ int StatusOf(std::string_view answer) {
   return status;
 }
 
+// Nothing if it is not JSON. The general reader calls itself for what is nested.
+std::optional<llvm::json::Value> ParseBody(std::string_view body) {
+  if (llvm::Error odd = JsonReader(body).SkipValue(kMostDepth)) {
+    llvm::consumeError(std::move(odd));
+    return std::nullopt;
+  }
+  llvm::Expected<llvm::json::Value> value = llvm::json::parse(body);
+  if (value) return std::move(*value);
+  llvm::consumeError(value.takeError());
+  return std::nullopt;
+}
+
 std::string Shown(std::string_view text) { return Printable(text.substr(0, kMostShownBytes)); }
 
 llvm::Expected<llvm::json::Object> ParseAnswer(std::string_view answer) {
@@ -94,9 +107,8 @@ llvm::Expected<llvm::json::Object> ParseAnswer(std::string_view answer) {
     return Fail(ErrorCode::kIo, "it does not answer as HTTP does: `{}`", Shown(answer));
   }
   const std::string_view body = answer.substr(head + kEndOfHead.size());
-  llvm::Expected<llvm::json::Value> value = llvm::json::parse(body);
+  std::optional<llvm::json::Value> value = ParseBody(body);
   llvm::json::Object* object = value ? value->getAsObject() : nullptr;
-  if (!value) llvm::consumeError(value.takeError());
   if (status != kOk) {
     const auto why = object == nullptr ? std::nullopt : object->getString("error");
     return Fail(ErrorCode::kIo, "it refuses with HTTP status {}: {}", status,
@@ -114,10 +126,11 @@ llvm::Expected<llvm::json::Object> PostJson(const HttpServer& server, const std:
                                             double seconds) {
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   const std::string text = LineOf(std::move(body));
+  const bool is_ipv6 = server.host.find(':') != std::string::npos;
   const std::string question =
       fmt::format("POST {} HTTP/1.0\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
-                  path, server.host, server.port, text.size(), text);
-  UCP_ASSIGN_OR_RETURN(const Descriptor socket, ConnectTcp(server.host, server.port));
+                  path, is_ipv6 ? "[" + server.host + "]" : server.host, server.port, text.size(), text);
+  UCP_ASSIGN_OR_RETURN(const Descriptor socket, ConnectTcp(server.addresses, seconds));
   UCP_RETURN_IF_ERROR(Send(socket.number(), question, until));
   UCP_ASSIGN_OR_RETURN(const std::string answer, ReceiveAll(socket.number(), until));
   return ParseAnswer(answer);

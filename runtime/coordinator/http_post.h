@@ -6,15 +6,18 @@
 
 #include <string>
 
+#include "runtime/comm/tcp.h"
+
 namespace ucp {
 
 struct HttpServer {
   std::string host;
   std::string port;
+  TcpAddresses addresses;  // Those of `host` and `port`.
 };
 
 // Returns the object that the server answers with. Fails with kIo if it cannot be reached, has not answered after
-// `seconds`, or refuses.
+// `seconds`, or refuses. The time counts from the call on, connecting included.
 llvm::Expected<llvm::json::Object> PostJson(const HttpServer& server, const std::string& path, llvm::json::Object body,
                                             double seconds);
 

@@ -4,7 +4,6 @@
 #include <llvm/Support/Error.h>
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,8 +25,8 @@ class Registry {
   [[nodiscard]] virtual llvm::Error Append(const std::vector<CoordinatorEntry>& entries) = 0;
 
   // To be called in each round, before anything is decided or sent: fails with kIo if this coordinator may decide
-  // nothing more. `say` is given warnings.
-  [[nodiscard]] virtual llvm::Error Keep(const std::function<void(const std::string&)>& say) = 0;
+  // nothing more.
+  [[nodiscard]] virtual llvm::Error Keep() = 0;
 };
 
 }  // namespace ucp

@@ -39,8 +39,11 @@ class Agent:
         self.socket.sendall(json.dumps(words).encode() + b"\n")
 
     def hear(self) -> dict[str, Any]:
-        """The next line; empty at the end."""
-        line = self.file.readline()
+        """The next line; empty at the end. A coordinator that ends with something unread resets the connection."""
+        try:
+            line = self.file.readline()
+        except ConnectionResetError:
+            line = b""
         return json.loads(line) if line else {}
 
     def join(self, node: str, nodes: int, epoch: int = 0) -> None:

@@ -1,4 +1,5 @@
-"""A real etcd of one process, for tests of its own: its ports are free ones, and its data is in a folder."""
+"""A real etcd of one process, for tests of its own: its ports are free ones, and its data is in memory if there is room
+for it, so that another program's writes do not hold up its syncs for longer than a lease."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 from contextlib import ExitStack, suppress
@@ -18,6 +20,8 @@ from typing import Any
 IS_NOT_THERE = shutil.which("etcd") is None and os.environ.get("UCP_REQUIRE_ENGINE") != "1"
 LEADER = "ucp/coordinator/leader"
 ENTRIES = "ucp/coordinator/entries/"
+MEMORY = Path("/dev/shm")
+DATA_BYTES = 1 << 29  # etcd reserves 64 MB for each file of its log.
 
 
 def free_ports(count: int) -> list[int]:
@@ -33,10 +37,12 @@ def encoded(text: str) -> str:
 
 
 class Etcd:
-    """Started at once, and again with the same data."""
+    """Started at once, and again with the same data, until it is removed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > DATA_BYTES
+        self.data = Path(tempfile.mkdtemp(prefix="ucp-etcd-", dir=MEMORY if has_room else folder))
         self.port, self.peer_port = free_ports(2)
         self.start()
 
@@ -49,7 +55,7 @@ class Etcd:
         """Waits until it answers."""
         peers, clients = f"http://127.0.0.1:{self.peer_port}", f"http://127.0.0.1:{self.port}"
         options = {
-            "data-dir": self.folder / "etcd",
+            "data-dir": self.data,
             "listen-client-urls": clients,
             "advertise-client-urls": clients,
             "listen-peer-urls": peers,
@@ -72,6 +78,11 @@ class Etcd:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def remove(self) -> None:
+        """With its data."""
+        self.end()
+        shutil.rmtree(self.data)
+
     def call(self, path: str, **words: Any) -> dict[str, Any]:
         """Of the gateway."""
         url = f"http://127.0.0.1:{self.port}/v3/{path}"
@@ -87,11 +98,19 @@ class Etcd:
         """It is there."""
         assert self.call("kv/deleterange", key=encoded(key))["deleted"] == "1"
 
-    def values(self, prefix: str) -> list[str]:
-        """Of all keys that begin so, in order."""
+    def clear(self) -> None:
+        """Of all keys."""
+        self.call("kv/deleterange", key=encoded("\0"), range_end=encoded("\0"))
+
+    def pairs(self, prefix: str) -> list[dict[str, Any]]:
+        """All whose keys begin so, in order, as the gateway has them."""
         last = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        pairs = self.call("kv/range", key=encoded(prefix), range_end=encoded(last)).get("kvs", [])
-        return [base64.b64decode(pair["value"]).decode() for pair in pairs]
+        found: list[dict[str, Any]] = self.call("kv/range", key=encoded(prefix), range_end=encoded(last)).get("kvs", [])
+        return found
+
+    def values(self, prefix: str) -> list[str]:
+        """The same, alone and as text."""
+        return [base64.b64decode(pair["value"]).decode() for pair in self.pairs(prefix)]
 
     def events(self) -> list[str]:
         """Of the decisions."""

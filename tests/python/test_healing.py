@@ -166,7 +166,7 @@ def test_another_coordinator_takes_over(ucprun: Path, tmp_path: Path, uninterrup
             registry.start()
             assert [event for event in registry.events() if event != "trains"] == ["epoch", "failure", "epoch"]
     finally:
-        registry.end()
+        registry.remove()
 
 
 def test_without_a_coordinator_a_failure_ends_as_torchruns(job: Job) -> None:

@@ -3,14 +3,13 @@
 #pragma once
 
 #include <llvm/Support/Error.h>
+#include <netdb.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "compiler/files/descriptor.h"
-
-struct addrinfo;
 
 namespace ucp {
 

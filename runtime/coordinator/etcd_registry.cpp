@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 #include <llvm/Support/Base64.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <thread>
 #include <utility>
 

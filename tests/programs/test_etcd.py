@@ -140,7 +140,7 @@ class EtcdTest(CoordinatorTest):
             self.assertEqual(agent.hear()["nodes"], MANY)
         for agent in agents:
             agent.close()
-        self.wait_for(lambda: len(self.etcd.pairs(etcd.ENTRIES)) > MANY, 120)
+        self.wait_for(lambda: first.poll() is not None or len(self.etcd.pairs(etcd.ENTRIES)) > MANY, 120)
         self.end(first)
         pairs = self.etcd.pairs(etcd.ENTRIES)
         self.assertGreater(len(pairs), MANY)

@@ -135,7 +135,7 @@ class Writer {
     if (!message) {
       llvm::consumeError(message.takeError());
       has_lost_machine_ = has_lost_machine_ || rank.is_elsewhere();
-      return Lose(rank, "its process has ended");
+      return Lose(rank, rank.is_elsewhere() ? "its machine, or the writer there, is gone" : "its process has ended");
     }
     switch (static_cast<SaveMessageKind>(message->kind)) {
       case SaveMessageKind::kSave:

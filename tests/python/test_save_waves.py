@@ -194,3 +194,25 @@ def test_ranks_of_several_machines(machines: str, places: Path, tmp_path: Path) 
     """Their writers go from wave to wave together."""
     arguments = {"root": str(places), "machines": machines, "staging": "16MiB"}
     expect_parts(forked.run(machine_work.at_once, 4, tmp_path, **arguments), places)
+
+
+FAILED_WAVES = {
+    "rank": ["rank 2 of 4: the device is gone"] * 2,
+    "writer": [
+        "of 4 does not take part: its machine, or the writer there, is gone",
+        "the process that writes the saves is gone: ",
+    ],
+}
+
+
+@pytest.mark.parametrize("how", FAILED_WAVES)
+def test_a_wave_that_fails_on_one_of_two_machines(how: str, places: Path, tmp_path: Path) -> None:
+    """The save is absent on all ranks, which hear of it by machine; the next one works."""
+    arguments = {"root": str(places), "machines": "aabb", "how": how}
+    ranks = forked.run(waves_work.fail_a_wave, 4, tmp_path, **arguments)
+    for rank, told in enumerate(ranks):
+        assert FAILED_WAVES[how][rank // 2] in told["first"], ranks
+        assert told["next"] == "", ranks
+    assert [path.name for path in places.iterdir()] == ["next"]
+    found = values_in(places / "next")
+    assert found == {f"own.{rank}.{number}": float(rank + number) for rank in range(4) for number in range(6)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -58,8 +59,9 @@ def save_in_waves(rank: int, root: str, names: list[str]) -> dict[str, int]:
 
 def begun(saver: ucp.Saver, path: Path) -> ucp.Saving:
     """A save whose call waits on a thread of its own, until it has begun."""
+    before = saver._savings[-1:]
     threading.Thread(target=lambda: error_of(lambda: saver.save(path)), daemon=True).start()
-    wait_until(lambda: saver._savings != [])
+    wait_until(lambda: saver._savings[-1:] not in ([], before))
     return saver._savings[-1]
 
 
@@ -71,7 +73,7 @@ def fill_next(saver: ucp.Saver, saving: ucp.Saving, wave: int) -> None:
 
 def own_state(rank: int, value: float) -> dict[str, Any]:
     """Six tensors of 1 MiB, of each rank."""
-    return {f"own.{rank}.{number}": torch.full((MIB,), value + rank + number) for number in range(6)}
+    return {f"own.{rank}.{number}": torch.full((MIB,), float(value + rank + number)) for number in range(6)}
 
 
 def killed_in_waves(rank: int, root: str, victims: list[int], on_death: str) -> dict[str, str]:
@@ -93,5 +95,32 @@ def killed_in_waves(rank: int, root: str, victims: list[int], on_death: str) -> 
     told = {"first": error_of(saving.result)}
     _saved_dict._memory_of = own
     told["next"] = error_of(lambda: saver.save(folder / "next").result())
+    error_of(saver.close)
+    return told
+
+
+def fail_a_wave(rank: int, root: str, machines: str, how: str) -> dict[str, str]:
+    """The second of three waves fails on the second machine: its first rank cannot stage it, or its writer dies."""
+    os.environ["UCP_MACHINE"] = machines[rank]
+    folder, is_victim = Path(root), rank == 2
+    staged_by_hand()
+    saver = ucp.Saver(own_state(rank, 0), staging="2MiB", threads=1, timeout=20)
+    assert saver.plan["waves"] == 3
+    saving = begun(saver, folder / "first")
+    fill_next(saver, saving, 0)
+    wait_until(lambda: saving.progress.has_reached_wave(1, 0.1))
+    dist.barrier()
+    if is_victim and how == "writer":
+        os.kill(worker_of(supervisor_of(os.getpid())), signal.SIGKILL)
+    if is_victim and how == "rank":
+        saver._client.finish_staging(saving.progress.number, "the device is gone")
+    else:
+        fill_by_hand(saver, saving.progress.number, 1)
+    told = {"first": error_of(saving.result)}
+    dist.barrier()
+    saving = begun(saver, folder / "next")
+    for wave in range(3):
+        fill_next(saver, saving, wave)
+    told["next"] = error_of(saving.result)
     error_of(saver.close)
     return told

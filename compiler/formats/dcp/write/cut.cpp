@@ -55,6 +55,22 @@ Positions SliceOf(const Selection& selection, std::int64_t begin, std::int64_t e
   return positions;
 }
 
+bool IsBoxOf(const std::vector<std::int64_t>& shape, const Box& box) {
+  return std::ranges::equal(box, shape, [](const Positions& positions, std::int64_t length) {
+    return std::ranges::all_of(positions, [&](const PositionRange& range) { return range.end <= length; });
+  });
+}
+
+// Boxes that do not overlap cover a tensor if they have as many elements.
+bool AreOf(const std::vector<std::int64_t>& shape, const std::vector<std::pair<Box, std::int64_t>>& held) {
+  std::uint64_t elements = 0;
+  for (const auto& [box, machine] : held) {
+    if (!IsBoxOf(shape, box)) return false;
+    elements += static_cast<std::uint64_t>(ucp::ElementsOf(box));
+  }
+  return elements == ElementsOf(shape);
+}
+
 // Every combination of one range from each dimension.
 void AddBoxes(const std::vector<Positions>& dims, std::vector<Box>& boxes) {
   std::vector<Box> found = {{}};
@@ -184,7 +200,7 @@ class Cutter {
     std::vector<std::int64_t> all(filled_.size());
     std::iota(all.begin(), all.end(), 0);
     std::vector<HeldBox> boxes;
-    if (const auto* held = BoxesOfMachines(tensor.name)) {
+    if (const auto* held = BoxesOfMachines(tensor)) {
       for (const auto& [box, machine] : *held) {
         for (Box& cut : CutByRows(tensor, box)) boxes.push_back({std::move(cut), {machine}});
       }
@@ -196,10 +212,11 @@ class Cutter {
     return boxes;
   }
 
-  const std::vector<std::pair<Box, std::int64_t>>* BoxesOfMachines(const std::string& tensor) const {
+  // Null also where a layout of the target gives the name to a tensor of another shape.
+  const std::vector<std::pair<Box, std::int64_t>>* BoxesOfMachines(const LogicalTensor& tensor) const {
     if (machines_ == nullptr) return nullptr;
-    const auto found = machines_->boxes.find(tensor);
-    return found == machines_->boxes.end() ? nullptr : &found->second;
+    const auto found = machines_->boxes.find(tensor.name);
+    return found == machines_->boxes.end() || !AreOf(tensor.shape, found->second) ? nullptr : &found->second;
   }
 
   // Each position of the dimensions that are cut so has a box.

@@ -122,6 +122,16 @@ TEST(CutTest, BoxesOfMachines) {
   EXPECT_THAT(BoxesOf({}, layout, TensorOf({5, 2}), nullptr, &of_others), ElementsAre("whole of rank 0"));
 }
 
+// A layout of the target may give a rank's name to a tensor of another shape.
+TEST(CutTest, BoxesOfMachinesOfAnotherShape) {
+  const MachineFiles machines{3, {{"a", {{{{{0, 4}}, {{0, 2}}}, 2}, {{{{4, 5}}, {{0, 2}}}, 1}}}}};
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{2, 5}, {4, 2}, {6, 2}, {10}}) {
+    std::vector<ShapeExpr> lengths;
+    for (std::int64_t length : shape) lengths.push_back(ShapeExpr::Length(length));
+    EXPECT_THAT(BoxesOf({}, LayoutOf(lengths, 1), TensorOf(shape), nullptr, &machines), ElementsAre("whole of rank 0"));
+  }
+}
+
 TEST(CutTest, MachinesHaveFilesOfTheirOwn) {
   const MachineFiles machines{2, {}};
   WriteOptions files;

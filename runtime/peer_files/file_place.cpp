@@ -32,7 +32,7 @@ bool AreOneFile(const FileStatus& a, const FileStatus& b) {
 }  // namespace
 
 llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<PathStatus>& seen,
-                                  const std::vector<int>& node_of_rank) {
+                                  const std::vector<int>& node_of_rank, const char* noun) {
   FilePlace place;
   std::optional<int> first;
   auto node_of = [&](int rank) { return node_of_rank[static_cast<std::size_t>(rank)]; };
@@ -46,14 +46,15 @@ llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<Pat
       place.status = status;
     }
     if (status.kind != place.status.kind) {
-      return Fail(ErrorCode::kBadData, "`{}` is {} at rank {} and {} at rank {}; their parts are not of one checkpoint",
-                  path, NameOf(place.status.kind), *first, NameOf(status.kind), rank);
+      return Fail(ErrorCode::kBadData,
+                  "`{0}` is {1} at {5} {2} and {3} at {5} {4}; their parts are not of one checkpoint", path,
+                  NameOf(place.status.kind), *first, NameOf(status.kind), rank, noun);
     }
     if (status.kind != PathKind::kFile) continue;
     if (status.bytes != place.status.bytes) {
       return Fail(ErrorCode::kBadData,
-                  "`{}` has {} bytes at rank {} and {} at rank {}; their parts are not of one checkpoint", path,
-                  place.status.bytes, *first, status.bytes, rank);
+                  "`{0}` has {1} bytes at {5} {2} and {3} at {5} {4}; their parts are not of one checkpoint", path,
+                  place.status.bytes, *first, status.bytes, rank, noun);
     }
     const bool is_same = node_of(rank) == node_of(*first) && AreOneFile(status, place.status);
     if (rank == *first || is_same) place.holders.push_back(rank);

@@ -23,8 +23,8 @@ struct PathStatus {
 
 // Returns the views of one path by all ranks, put together; those that see nothing may be left out. `seen` is sorted by
 // rank. Several ranks may see the same file, or on nodes of their own one of the same name: then the lowest rank's
-// counts, and the others must have its size (kBadData). `node_of_rank` tells nodes apart.
+// counts, and the others must have its size (kBadData). `node_of_rank` tells nodes apart. `noun`: Communicator::noun().
 llvm::Expected<FilePlace> PlaceOf(const std::string& path, const std::vector<PathStatus>& seen,
-                                  const std::vector<int>& node_of_rank);
+                                  const std::vector<int>& node_of_rank, const char* noun);
 
 }  // namespace ucp

@@ -81,7 +81,7 @@ llvm::Expected<FilePlace> FilesOfAllRanks::Find(const std::string& path) {
   std::lock_guard lock(mutex_);
   if (auto found = places_.find(path); found != places_.end()) return found->second;
   UCP_ASSIGN_OR_RETURN(std::vector<PathStatus> seen, AskForStatus(path));
-  UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(path, seen, node_of_rank_));
+  UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(path, seen, node_of_rank_, ranks_.noun()));
   return places_.emplace(path, std::move(place)).first->second;
 }
 
@@ -107,8 +107,8 @@ llvm::Error FilesOfAllRanks::Locate(const std::string& root, const std::vector<S
       std::size_t file = 0;
       if (llvm::StringRef(look.name).getAsInteger(10, file) || file >= seen.size()) {
         return Fail(ErrorCode::kIo,
-                    "rank {} sees a file `{}` that the plan does not read; all ranks must run the same ucp", rank,
-                    look.name);
+                    "{0} {1} sees a file `{2}` that the plan does not read; all {0}s must run the same ucp",
+                    ranks_.noun(), rank, look.name);
       }
       seen[file].push_back({rank, look.status});
     }
@@ -117,10 +117,10 @@ llvm::Error FilesOfAllRanks::Locate(const std::string& root, const std::vector<S
   places_.clear();  // Of what was looked at on the way here, little is asked for again.
   for (std::size_t file = 0; file < source_files.size(); ++file) {
     // All ranks come to the same result.
-    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(paths_of_source_[file], seen[file], node_of_rank_));
+    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(paths_of_source_[file], seen[file], node_of_rank_, ranks_.noun()));
     if (place.holders.empty()) {
-      return Fail(ErrorCode::kBadData, "`{}`, which the plan reads, is at none of the {} ranks; plan again",
-                  paths_of_source_[file], ranks_.size());
+      return Fail(ErrorCode::kBadData, "`{}`, which the plan reads, is at none of the {} {}s; plan again",
+                  paths_of_source_[file], ranks_.size(), ranks_.noun());
     }
     places_.emplace(paths_of_source_[file], place);
     places_of_source_.push_back(std::move(place));
@@ -186,7 +186,7 @@ llvm::Expected<std::vector<DirectoryEntry>> FilesOfAllRanks::List(const std::str
   std::vector<DirectoryEntry> all;
   for (const auto& [name, sights] : seen) {
     const std::string full = JoinPath(path, name);
-    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(full, sights, node_of_rank_));
+    UCP_ASSIGN_OR_RETURN(FilePlace place, PlaceOf(full, sights, node_of_rank_, ranks_.noun()));
     all.push_back({name, place.status.kind == PathKind::kDirectory, place.status.bytes, place.status.is_link});
     places_.insert_or_assign(full, std::move(place));
   }

@@ -29,11 +29,22 @@ FileStatus Folder(std::uint64_t inode) {
 }
 
 // Ranks 0 and 1 are on one machine, ranks 2 and 3 on another.
-llvm::Expected<FilePlace> Place(const std::vector<PathStatus>& seen) { return PlaceOf("x", seen, {0, 0, 1, 1}); }
+llvm::Expected<FilePlace> Place(const std::vector<PathStatus>& seen) {
+  return PlaceOf("x", seen, {0, 0, 1, 1}, "rank");
+}
 
 std::string Refusal(const std::vector<PathStatus>& seen) {
   llvm::Expected<FilePlace> place = Place(seen);
   return place ? "" : TakeFailure(place.takeError()).message;
+}
+
+TEST(FilePlaceTest, MessagesNameTheRanksAsTheirRunDoes) {
+  llvm::Expected<FilePlace> place = PlaceOf("x", {{0, File(7, 10)}, {1, File(8, 11)}}, {0, 1}, "machine");
+  EXPECT_EQ(TakeFailure(place.takeError()).message,
+            "`x` has 10 bytes at machine 0 and 11 at machine 1; their parts are not of one checkpoint");
+  place = PlaceOf("x", {{0, File(7)}, {1, Folder(8)}}, {0, 1}, "machine");
+  EXPECT_EQ(TakeFailure(place.takeError()).message,
+            "`x` is a file at machine 0 and a folder at machine 1; their parts are not of one checkpoint");
 }
 
 TEST(FilePlaceTest, WhoSeesTheSameFileHoldsIt) {

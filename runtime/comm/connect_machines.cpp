@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/support/error.h"
+#include "runtime/comm/tcp.h"
 
 namespace ucp {
 namespace {
@@ -33,11 +34,12 @@ llvm::Expected<std::unique_ptr<SocketRanks>> ConnectMachines(Purpose purpose, co
   }
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   for (std::size_t missing = sockets.size() - mine - 1; missing > 0;) {
-    if (!HasCaller(listener, until)) {
+    if (Clock::now() >= until || !HasCaller(listener, until)) {
       return Fail(ErrorCode::kIo, "{} of the job's {} machines did not connect within {} s", missing, sockets.size(),
                   seconds);
     }
-    llvm::Expected<AcceptedMachine> accepted = AcceptMachine(listener.number(), secret);
+    UCP_ASSIGN_OR_RETURN(Descriptor caller, AcceptTcp(listener.number()));
+    llvm::Expected<AcceptedMachine> accepted = AcceptMachine(std::move(caller), secret);
     if (!accepted) {  // A caller that is not of this job is left alone.
       llvm::consumeError(accepted.takeError());
       continue;

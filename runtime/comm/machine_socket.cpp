@@ -146,12 +146,10 @@ llvm::Expected<MessageSocket> ConnectToMachine(std::string_view address, std::st
   }
 }
 
-llvm::Expected<AcceptedMachine> AcceptMachine(int listener, std::string_view secret) {
-  Descriptor socket(Uninterrupted([&] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); }));
-  if (!socket.is_open()) return SystemFailure("accept");
-  UCP_RETURN_IF_ERROR(SetUpTcp(socket.number()));
+llvm::Expected<AcceptedMachine> AcceptMachine(Descriptor caller, std::string_view secret) {
+  UCP_RETURN_IF_ERROR(SetUpTcp(caller.number()));
   AcceptedMachine accepted;
-  accepted.socket = MessageSocket(std::move(socket));
+  accepted.socket = MessageSocket(std::move(caller));
   UCP_ASSIGN_OR_RETURN(accepted.purpose, ProveAsServer(accepted.socket, secret));
   return accepted;
 }

@@ -38,12 +38,11 @@ struct Purpose {
 llvm::Expected<MessageSocket> ConnectToMachine(std::string_view address, std::string_view secret, Purpose purpose,
                                                double seconds);
 
-// The next connection that waits. Fails with kIo if the other side does not know the secret; the listener is as good as
-// before then.
 struct AcceptedMachine {
   Purpose purpose;
   MessageSocket socket;
 };
-llvm::Expected<AcceptedMachine> AcceptMachine(int listener, std::string_view secret);
+// Fails with kIo if the caller (AcceptTcp()) does not know the secret.
+llvm::Expected<AcceptedMachine> AcceptMachine(Descriptor caller, std::string_view secret);
 
 }  // namespace ucp

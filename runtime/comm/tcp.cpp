@@ -79,6 +79,12 @@ static llvm::Expected<Descriptor> ConnectTo(const addrinfo& address, int millise
   return socket;
 }
 
+llvm::Expected<Descriptor> AcceptTcp(int listener) {
+  Descriptor caller(Uninterrupted([&] { return ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC); }));
+  if (!caller.is_open()) return Refused("accept");
+  return caller;
+}
+
 llvm::Expected<TcpAddresses> FindTcp(const std::string& host, const std::string& port) {
 #ifdef UCP_STATIC  // Other sources of names are libraries, which bring another C library into the process.
   ::__nss_configure_lookup("hosts", "files dns");

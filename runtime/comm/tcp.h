@@ -25,6 +25,10 @@ llvm::Expected<TcpAddresses> FindTcp(const std::string& host, const std::string&
 // part of what is left. Fails with kIo.
 llvm::Expected<Descriptor> ConnectTcp(const TcpAddresses& addresses, double seconds);
 
+// The next caller that waits at a listening socket. Fails with kIo if this process can take none, as when it has too
+// many open files; the caller then waits on.
+llvm::Expected<Descriptor> AcceptTcp(int listener);
+
 // To the first address of the host that answers, for up to 3 s each. Fails with kIo.
 llvm::Expected<Descriptor> ConnectTcp(const std::string& host, const std::string& port);
 

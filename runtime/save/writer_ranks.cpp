@@ -14,6 +14,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
 #include "runtime/comm/machine_socket.h"
+#include "runtime/comm/tcp.h"
 #include "runtime/job_state/part_of_job.h"
 #include "runtime/save/replicas.h"
 
@@ -67,7 +68,8 @@ class Gathering {
 
   // A caller that is not of this job is left alone.
   llvm::Error TakeOfMachine() {
-    llvm::Expected<AcceptedMachine> accepted = AcceptMachine(machines_.listener.number(), machines_.job.secret);
+    UCP_ASSIGN_OR_RETURN(Descriptor caller, AcceptTcp(machines_.listener.number()));
+    llvm::Expected<AcceptedMachine> accepted = AcceptMachine(std::move(caller), machines_.job.secret);
     if (!accepted) {
       llvm::consumeError(accepted.takeError());
       return llvm::Error::success();
@@ -91,7 +93,7 @@ class Gathering {
     const int ready = ::poll(waits, machines_.listener.is_open() ? 2 : 1, patience);
     if (ready < 0 && errno != EINTR) return Fail(ErrorCode::kIo, "poll: {}", SystemReason(errno));
     if (ready == 0 && HaveAllGone()) return MakeError(ErrorCode::kIo, "all ranks that came to the writer have ended");
-    if (ready == 0 && MillisecondsUntil(until_) == 0) return Missing();
+    if (MillisecondsUntil(until_) == 0) return Missing();  // Also while others than those of this job call.
     if (ready > 0 && waits[1].revents != 0) UCP_RETURN_IF_ERROR(TakeOfMachine());
     if (ready <= 0 || waits[0].revents == 0) return llvm::Error::success();
     UCP_ASSIGN_OR_RETURN(MessageSocket socket, AcceptOwn(listener));

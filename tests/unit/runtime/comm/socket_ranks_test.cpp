@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -16,6 +18,7 @@
 #include "compiler/support/error.h"
 #include "runtime/comm/connect_machines.h"
 #include "runtime/comm/machine_socket.h"
+#include "runtime/comm/tcp.h"
 #include "tests/unit/runtime/comm/ranks_of_sockets.h"
 
 namespace ucp {
@@ -69,7 +72,8 @@ Connection Connect(const std::string& secret_of_client, const std::string& secre
   MachineListener listener = llvm::cantFail(ListenToMachines());
   Connection connection;
   std::thread server([&] {
-    llvm::Expected<AcceptedMachine> accepted = AcceptMachine(listener.socket.number(), secret_of_server);
+    llvm::Expected<AcceptedMachine> accepted =
+        AcceptMachine(llvm::cantFail(AcceptTcp(listener.socket.number())), secret_of_server);
     if (accepted) connection.purpose = accepted->purpose;
     connection.server_error = TextOf(accepted.takeError());
     listener.socket = Descriptor(-1);
@@ -101,7 +105,8 @@ TEST(MachineSocketTest, ACallerThatSpeaksOfOtherThings) {
   MachineListener listener = llvm::cantFail(ListenToMachines());
   const std::string secret = llvm::cantFail(NewSecret());
   std::string error;
-  std::thread server([&] { error = TextOf(AcceptMachine(listener.socket.number(), secret).takeError()); });
+  std::thread server(
+      [&] { error = TextOf(AcceptMachine(llvm::cantFail(AcceptTcp(listener.socket.number())), secret).takeError()); });
   {
     // A client that knows nothing: it says as much as a web browser would.
     const Descriptor other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -115,6 +120,22 @@ TEST(MachineSocketTest, ACallerThatSpeaksOfOtherThings) {
   }
   server.join();
   EXPECT_THAT(error, ::testing::AnyOf(HasSubstr("is not one of ucp"), HasSubstr("closed")));
+}
+
+// It waits on at the listener, so nothing but the error ends the waiting.
+TEST(ConnectMachinesTest, ACallerThatCannotBeTaken) {
+  const MachineListener listener = llvm::cantFail(ListenToMachines());
+  const Descriptor caller = llvm::cantFail(ConnectTcp("127.0.0.1", std::to_string(std::stoi(listener.address))));
+  const std::string secret = llvm::cantFail(NewSecret());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = Descriptor(::dup(caller.number())).number();  // All below it are open.
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::string error =
+      TextOf(ConnectMachines({5, 0}, {listener.address, ""}, secret, listener.socket, 60).takeError());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(error, HasSubstr("accept: "));
 }
 
 TEST(ConnectMachinesTest, EachHasAConnectionToEachOther) {

@@ -83,11 +83,10 @@ class Relay {
     listener_ = Descriptor(-1);
     if (settings_.nice != 0) ::setpriority(PRIO_PROCESS, 0, settings_.nice);
     UCP_RETURN_IF_ERROR(ConnectWriters());
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      if (settings_.node_local) {
-        for (const std::string& path : joins[i].abandoned) RemoveRemains(files_, path);
-      }
-      UCP_RETURN_IF_ERROR(ConnectRank(ranks_[i], joins[i]));
+    for (std::size_t i = 0; i < ranks_.size(); ++i) UCP_RETURN_IF_ERROR(ConnectRank(ranks_[i], joins[i]));
+    if (!settings_.node_local) return llvm::Error::success();
+    for (const JoinMessage& join : joins) {  // The first writer waits for the ranks no more, however long this takes.
+      for (const std::string& path : join.abandoned) RemoveRemains(files_, path, true);
     }
     return llvm::Error::success();
   }

@@ -72,7 +72,7 @@ class Writer {
   llvm::Error Prepare() {
     if (ranks_.settings.nice != 0) ::setpriority(PRIO_PROCESS, 0, ranks_.settings.nice);
     for (const WriterRank& rank : ranks_.all) {
-      for (const std::string& path : rank.abandoned) RemoveRemains(plain_files_, path);
+      for (const std::string& path : rank.abandoned) RemoveRemains(plain_files_, path, ranks_.settings.node_local);
     }
     if (machines_.are_several()) writers_ = machines_.Connected();
     return LayOut();

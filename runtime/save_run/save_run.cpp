@@ -1,6 +1,7 @@
 #include "runtime/save_run/save_run.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "compiler/support/error.h"
@@ -20,6 +21,13 @@ llvm::Expected<PlannedRun> PlanTogether(FilesOfAllRanks& nodes, const JoinedStat
   return ShareRun(writers, PlanSave(nodes.files(), *state, request, execution.threads));
 }
 
+bool IsThere(FileSystem& files, const std::string& path) {
+  llvm::Expected<PathKind> kind = files.Kind(path);
+  const bool is_there = !kind || *kind != PathKind::kMissing;  // One that cannot be looked at is not removed.
+  llvm::consumeError(kind.takeError());
+  return is_there;
+}
+
 }  // namespace
 
 llvm::Expected<SaveReport> SaveTogether(FileSystem& files, const JoinedState* state, const SaveRequest& request,
@@ -32,7 +40,11 @@ llvm::Expected<SaveReport> SaveTogether(FileSystem& files, const JoinedState* st
   return WriteSave(files, std::move(run), std::move(destination), std::move(execution), nodes.get());
 }
 
-void RemoveRemains(FileSystem& files, const std::string& path) {
+void RemoveRemains(FileSystem& files, const std::string& path, bool is_in_parts) {
+  llvm::consumeError(files.RemoveTree(BesideDestination(path, "node")));  // Of CheckFoldersDiffer().
+  const bool has_folder =
+      IsThere(files, BesideDestination(path, "partial")) || IsThere(files, BesideDestination(path, "old"));
+  if (is_in_parts && has_folder && IsThere(files, path)) return;
   StagingOptions options;
   options.force = true;
   llvm::Expected<Staging> staging = Staging::Begin(files, path, options);

@@ -16,7 +16,9 @@ namespace ucp {
 llvm::Expected<SaveReport> SaveTogether(FileSystem& files, const JoinedState* state, const SaveRequest& request,
                                         ConversionOptions destination, ExecutionOptions execution);
 
-// Removes the hidden folder of an earlier writer for the destination `path`, whose lock is gone with it.
-void RemoveRemains(FileSystem& files, const std::string& path);
+// Removes what an earlier writer, whose lock is gone with it, has left beside the destination `path`. Of a checkpoint
+// in parts the hidden folder stays while there is one at `path`: it may be the part that stood there before, where the
+// new parts of other machines did not appear.
+void RemoveRemains(FileSystem& files, const std::string& path, bool is_in_parts);
 
 }  // namespace ucp

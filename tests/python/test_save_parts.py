@@ -72,6 +72,9 @@ def test_each_machine_keeps_what_its_ranks_hold(machines: str, staging: str, tmp
             assert torch.equal(found[f"own.{rank}"], torch.full((8 * MIB,), value + rank))
             assert files_of(union)[f"own.{rank}"] == {f"__{names.index(machine)}_0.distcp"}
     assert differences(read_flat(root / "union" / "2"), read_flat(root / "whole" / "2")) == []
+    mixed = joined(root, machines, "2")
+    shutil.copy(root / names[0] / "1" / "__0_0.distcp", mixed)  # A part of another save.
+    assert ucp.verify(mixed)["differences"] != []
     for report in told[0].values():
         assert len(report["parts"]) == len(names)
         assert report["bytes_exchanged"] < 65536  # All know `all` and `value`, which one of them stages.

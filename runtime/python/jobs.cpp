@@ -159,6 +159,7 @@ std::string ConvertTogetherForPython(PythonRanks& ranks, const SourceTexts& sour
   ConversionOptions destination;
   destination.destination.assign(out.c_str(), out.size());
   destination.force = force;
+  destination.keeps_unfinished = false;  // A save cannot be resumed: the engine trains on.
   RunJob(WorkOf(threads, memory_bytes, false, nb::none()),
          [&](ExecutionOptions execution, const JobHooks& hooks) -> llvm::Error {
            execution.ranks = machines.get();

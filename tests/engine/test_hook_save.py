@@ -162,6 +162,7 @@ def test_a_machine_that_is_lost(seconds: float, ucprun: Path, engines: Engines, 
     for rank in range(3):
         said = (tmp_path / f"{rank}.txt").read_text()
         assert "rank 3 of 4 is gone" in said or "machine 2 of 3" in said or said == "", said
+        assert list((tmp_path / f"temporary-{rank}").glob("ucp-engine-*")) == []
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     if (tmp_path / "saved").exists():
         subprocess.run([ucprun, "verify", tmp_path / "saved"], check=True, capture_output=True, timeout=60)

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "compiler/support/error.h"
 #include "runtime/comm/connect_machines.h"
@@ -49,6 +51,9 @@ llvm::Expected<std::unique_ptr<SocketRanks>> MeetMachines(Communicator& ranks) {
   const std::vector<int> machines = NumberNodes(names);
   const int machine = machines[static_cast<std::size_t>(ranks.rank())];
   const bool is_lowest = std::ranges::find(machines, machine) - machines.begin() == ranks.rank();
+  if (std::ranges::max(machines) == 0) {  // One machine, which nobody else is to reach.
+    return is_lowest ? std::make_unique<SocketRanks>(0, std::vector<MessageSocket>(1), "machine") : nullptr;
+  }
   MachineListener listener;
   llvm::Error error = llvm::Error::success();
   if (is_lowest) {

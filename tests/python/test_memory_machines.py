@@ -60,7 +60,7 @@ def test_a_start_waits_for_all_writers(tmp_path: Path) -> None:
     """Those of each machine. The error that one does not end is raised on all ranks."""
     job_of = {"root": str(tmp_path), "machines": "ab"}
     processes = job.start(memory_work.train, 2, tmp_path / "first", tier={"every": 1}, **job_of)
-    wait_until(lambda: (tmp_path / "steps" / "3.pt").exists(), 120)
+    wait_until(lambda: (tmp_path / "steps" / "3.pt").exists())
     files = [(tmp_path / "memory" / machine / "job" / "writers").open() for machine in "ab"]
     for file in files:
         with pytest.raises(BlockingIOError):

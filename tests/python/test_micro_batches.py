@@ -21,7 +21,8 @@ import ucp_checkpoint as ucp
 from ucp_checkpoint import _micro_batches
 
 WORK = Path(__file__).with_name("micro_batches_work.py")
-MESSAGES = 7  # Of a reduction: one for each of the six segments, and the last one.
+LAST = 6  # Message of a reduction, behind one for each of the six segments.
+MESSAGES = range(LAST + 1) if os.environ.get("UCP_EVERY_CELL") == "1" else (0, 3, LAST)  # All with tests/run.sh --full.
 
 
 def case(dies: dict[str, list[Any]], count: int = 3, **words: Any) -> dict[str, Any]:
@@ -42,8 +43,8 @@ CASES = {
     "in-turn": case({"1": [0, "reduce", 2, "after"], "0": [1, "compute", 0, "after"]}, 4),
     "in-recovery": case({"1": [0, "compute", 1, "before"], "2": [0, "compute", 2, "before"]}, 4),
     **{f"compute-{count}": case({"1": [0, "compute", count, "before"]}) for count in range(3)},
-    **{f"reduce-{count}-{side}": reduced(count, side) for count in range(MESSAGES) for side in ("before", "after")},
-    **{f"missed-{count}": reduced(count, "after", misses={"0": [0, count]}) for count in range(MESSAGES)},
+    **{f"reduce-{count}-{side}": reduced(count, side) for count in MESSAGES for side in ("before", "after")},
+    **{f"missed-{count}": reduced(count, "after", misses={"0": [0, count]}) for count in MESSAGES},
     "stopped": case({"3": [0, "reduce", 2, "before"]}, 4, stops={"2": [0, "reduce", 2, "before"]}),
     "missed-by-two": case({"1": [0, "reduce", 6, "after"]}, 4, misses={"0": [0, 6], "3": [0, 5]}),
 }

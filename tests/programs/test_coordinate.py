@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from coordinators import Agent, CoordinatorTest
+from etcd import free_ports
 
 from programs import PROGRAMS
 
@@ -117,7 +118,8 @@ class Coordinate(CoordinatorTest):
         """A second coordinator is refused; one after a kill knows the epoch, and repeats nothing."""
         first = self.start("--journal", "journal")
         agents = self.two()
-        result = self.run_program("ucprun", "coordinate", "--port", self.port + 1, "--journal", "journal")
+        (other,) = free_ports(1)
+        result = self.run_program("ucprun", "coordinate", "--port", other, "--journal", "journal")
         self.assert_refused(result, 1, "`journal` is the journal of another coordinator")
         first.kill()
         first.wait()

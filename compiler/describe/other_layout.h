@@ -26,10 +26,10 @@ struct OtherLayout {
 
 // Returns the source in the layout `name` of its model, also if that is its own; `tensors` are JoinTensors() of it. The
 // ranks of `degrees` hold its tensors as the layout says; without degrees they are whole. Its training state then
-// speaks of the other layout's tensors. Fails with kUsage if there is no such layout. Fails with kSpec, of which the
-// spec's sink says why, if one layout stores elements that the other does not, or if the layout does not fit the ranks.
-// Fails with kUnsupported if tensors that come together differ in kind, states, dtypes or parameter group. Remarks say
-// what moves, and what is left out.
+// speaks of the other layout's tensors. Fails with kUsage if there is no such layout. Fails with kSpec if
+// one layout stores elements that the other does not, or if the layout does not fit the ranks; the spec's sink says
+// why. Fails with kUnsupported if tensors that come together differ in kind, states, dtypes or parameter group. Remarks
+// say what moves, and what is left out.
 llvm::Expected<OtherLayout> SeeInLayout(BoundSource& source, std::span<const LogicalTensor> tensors,
                                         const std::string& name, const std::optional<Degrees>& degrees,
                                         std::vector<std::string>& remarks);

@@ -50,8 +50,8 @@ struct NcclOffer {
 
 // Connects the GPUs of ranks that speak in another way; all call it. Where a rank has no GPU, no plugin or no NCCL, or
 // NCCL cannot join them (it gives a GPU to one rank alone) or get a first byte from each to each of its partners, there
-// are no peers on any rank, and a sentence says why. `ranks` must outlive the peers. Nor are there any where nobody
-// shares anything; then there is no sentence.
+// are no peers on any rank, and `why_not` says why. There are no peers either where no rank has partners, and `why_not`
+// is empty then. `ranks` must outlive the peers.
 struct NcclConnection {
   std::unique_ptr<NcclPeers> peers;
   std::string why_not;

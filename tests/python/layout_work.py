@@ -51,6 +51,19 @@ def train(folder: Path) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     return model, optimizer
 
 
+def expect_filled(
+    filled: ucp.Filled, found: torch.nn.Module, states: torch.optim.Optimizer, model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+) -> None:  # fmt: skip
+    """Weights, moments and steps are those of the other job, and nothing is left out."""
+    assert filled.not_loaded == {}
+    expected = dict(model.named_parameters())
+    for name, parameter in found.named_parameters():
+        assert torch.equal(parameter, expected[name]), name
+        for state in ("exp_avg", "exp_avg_sq", "step"):
+            assert torch.equal(states.state[parameter][state], optimizer.state[expected[name]][state]), (name, state)
+
+
 def shards(rank: int, saved: str, right: str) -> list[str]:
     """Tensors of another layout than the checkpoint's, cut over the ranks: names of those that are wrong."""
     mesh = init_device_mesh("cpu", (2,))

@@ -14,7 +14,7 @@ from transformers.core_model_loading import revert_weight_conversion
 import job
 import layout_work
 import ucp_checkpoint as ucp
-from layout_work import SPEC, make, train
+from layout_work import SPEC, expect_filled, make, train
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,7 @@ def test_an_optimizer_of_another_layout(trained: tuple[Any, ...], ucprun: Path, 
     subprocess.run([ucprun, "convert", folder, tmp_path / "hub", *to], check=True, timeout=60, capture_output=True)
     found, states = make(4)
     filled = ucp.load_into(found, tmp_path / "hub", optimizer=states, **options(folder, "memory"))
-    assert filled.not_loaded == {}
-    expected = dict(model.named_parameters())
-    for name, parameter in found.named_parameters():
-        assert torch.equal(parameter, expected[name]), name
-        for state in ("exp_avg", "exp_avg_sq", "step"):
-            assert torch.equal(states.state[parameter][state], optimizer.state[expected[name]][state]), (name, state)
+    expect_filled(filled, found, states, model, optimizer)
 
 
 def test_parts_of_another_layout(trained: tuple[Any, ...], tmp_path: Path) -> None:

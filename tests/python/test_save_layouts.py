@@ -15,7 +15,7 @@ import job
 import layout_work
 import ucp_checkpoint as ucp
 from dying_work import error_of
-from layout_work import SPEC, make, train
+from layout_work import SPEC, expect_filled, make, train
 from test_layouts import hub_weights
 
 
@@ -49,12 +49,7 @@ def test_an_optimizer(tmp_path: Path) -> None:
     ucp.save(model, tmp_path / "hub", optimizer, to="dcp:layout=hub", **how)
     found, states = make(4)
     filled = ucp.load_into(found, tmp_path / "hub", optimizer=states, layout="memory", **how)
-    assert filled.not_loaded == {}
-    expected = dict(model.named_parameters())
-    for name, parameter in found.named_parameters():
-        assert torch.equal(parameter, expected[name]), name
-        for state in ("exp_avg", "exp_avg_sq", "step"):
-            assert torch.equal(states.state[parameter][state], optimizer.state[expected[name]][state]), (name, state)
+    expect_filled(filled, found, states, model, optimizer)
 
 
 def test_ranks_that_share_the_model(tmp_path: Path) -> None:

@@ -168,8 +168,8 @@ class MicroBatches:
         """One iteration: `compute(index)` adds the gradients of a micro-batch to those of the parameters.
 
         It must not reduce them (`DistributedDataParallel.no_sync()`), and must depend on nothing but its index and the
-        parameters. Afterwards each parameter has the gradient of the whole batch, the same on all ranks. After an error
-        of `compute` or of the reduction there is no further iteration.
+        parameters. Afterwards each parameter has the gradient of the whole batch, the same on all ranks. `run()`
+        refuses to be called again after an error of `compute` or of the reduction.
         """
         if self._is_under_way:
             raise failure("io", "an earlier run() ended with an error, and the ranks may be at different messages; "

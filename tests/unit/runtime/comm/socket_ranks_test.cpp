@@ -6,10 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "runtime/comm/connect_machines.h"
 #include "runtime/comm/machine_socket.h"
 #include "runtime/comm/tcp.h"
+#include "tests/unit/runtime/comm/denied_call.h"
 #include "tests/unit/runtime/comm/ranks_of_sockets.h"
 
 namespace ucp {
@@ -127,14 +129,11 @@ TEST(ConnectMachinesTest, ACallerThatCannotBeTaken) {
   const MachineListener listener = llvm::cantFail(ListenToMachines());
   const Descriptor caller = llvm::cantFail(ConnectTcp("127.0.0.1", std::to_string(std::stoi(listener.address))));
   const std::string secret = llvm::cantFail(NewSecret());
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int next = Descriptor(::dup(caller.number())).number();  // All below it are open.
-  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const std::string error =
-      TextOf(ConnectMachines({5, 0}, {listener.address, ""}, secret, listener.socket, 60).takeError());
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  std::string error;
+  std::thread([&] {
+    ASSERT_TRUE(DenyCall(SYS_accept4, EMFILE));
+    error = TextOf(ConnectMachines({5, 0}, {listener.address, ""}, secret, listener.socket, 60).takeError());
+  }).join();
   EXPECT_THAT(error, HasSubstr("accept: "));
 }
 

@@ -1,25 +1,25 @@
 #include "runtime/save/find_machines.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
 
 #include "compiler/support/error.h"
+#include "tests/unit/runtime/comm/denied_call.h"
 #include "tests/unit/runtime/comm/thread_ranks.h"
 
 namespace ucp {
 namespace {
 
-// No file can be opened meanwhile, and so no socket.
 TEST(FindMachinesTest, OneMachineOpensNoPort) {
   ASSERT_EQ(::setenv("UCP_MACHINE", "a", 1), 0);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   OnRanks(2, [](Communicator& ranks) {
+    ASSERT_TRUE(DenyCall(SYS_socket, EMFILE));
+    ASSERT_EQ(::socket(AF_INET, SOCK_STREAM, 0), -1);
     llvm::Expected<std::unique_ptr<SocketRanks>> machines = MeetMachines(ranks);
     ASSERT_TRUE(static_cast<bool>(machines)) << TakeFailure(machines.takeError()).message;
     ASSERT_EQ(*machines != nullptr, ranks.rank() == 0);
@@ -28,7 +28,6 @@ TEST(FindMachinesTest, OneMachineOpensNoPort) {
     EXPECT_STREQ((*machines)->noun(), "machine");
     (*machines)->Leave();
   });
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_EQ(::unsetenv("UCP_MACHINE"), 0);
 }
 

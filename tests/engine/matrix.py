@@ -2,15 +2,16 @@
 
 A row is a fixture, a column is something that a target is or changes, and a cell is every run that has both. A run can
 be in several cells: one at stage 2 on other ranks is in a column for its stage and in one for each axis that changed.
-Runs that tests list by hand come first; `further_targets` adds runs until every cell has one, or, for the whole table
-(UCP_EVERY_CELL=1), every stage on every kind of mesh. A pair without a run has a reason.
+Runs that tests list by hand come first; `further_targets` adds runs until every cell of each model at each stage has
+one, or, for the whole table (UCP_EVERY_CELL=1), every stage on every kind of mesh. A pair without a run has a reason.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from faults import known_fault
@@ -114,22 +115,29 @@ def targets(form: str, source: Case) -> Iterator[dict[str, Any]]:
                 yield changes
 
 
-def further_targets(form: str, name: str, listed: Iterable[Case]) -> list[dict[str, Any]]:
-    """Further runs beside the listed targets of a fixture."""
-    source = CASES[name]
-    listed = list(listed)
-    left = [changes for changes in targets(form, source) if replace(source, **changes) not in listed]
-    if EVERY_CELL:
-        return left
-    covered = {column for target in listed for column in columns(source, target)}
-    chosen: list[dict[str, Any]] = []
+def alike(name: str) -> tuple[str, int]:
+    """Fixtures of one model at one stage, which share their cells in a short run."""
+    return CASES[name].model, CASES[name].stage
 
-    def worth(changes: dict[str, Any]) -> tuple[bool, int]:
-        target = replace(source, **changes)
-        new = len(set(columns(source, target)) - covered)
-        return new > 0 and known_fault(form, source, target) is None, new
 
-    while left and worth(best := max(left, key=worth))[1] > 0:
-        chosen.append(best)
-        covered |= set(columns(source, replace(source, **best)))
-    return chosen
+def further_targets(form: str, listed: Collection[tuple[str, Case]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Further runs beside the listed ones: fixtures, and what changes in the cases of their targets."""
+    covered = {(alike(name), column) for name, target in listed for column in columns(CASES[name], target)}
+
+    def new(name: str, changes: dict[str, Any]) -> set[tuple[tuple[str, int], str]]:
+        target = replace(CASES[name], **changes)
+        return {(alike(name), column) for column in columns(CASES[name], target)} - covered
+
+    def worth(name: str, changes: dict[str, Any]) -> tuple[bool, int]:
+        found = len(new(name, changes))
+        return found > 0 and known_fault(form, CASES[name], replace(CASES[name], **changes)) is None, found
+
+    for name, source in CASES.items():
+        left = [changes for changes in targets(form, source) if (name, replace(source, **changes)) not in listed]
+        while left:
+            best = left[0] if EVERY_CELL else max(left, key=partial(worth, name))
+            if not EVERY_CELL and not new(name, best):
+                break
+            left.remove(best)
+            covered |= new(name, best)
+            yield name, best

@@ -180,10 +180,10 @@ CHANGED: list[Resume] = [
 ]
 
 
-def further(name: str) -> list[Resume]:
+def further() -> list[Resume]:
     """Runs for the pairs of a kind of source and of target that nothing above has."""
-    listed = [plan.case for plan in SAME + CHANGED if plan.name == name]
-    plans = [Resume(name, changes) for changes in further_targets("universal", name, listed)]
+    listed = [(plan.name, plan.case) for plan in SAME + CHANGED]
+    plans = [Resume(name, changes) for name, changes in further_targets("universal", listed)]
     return [replace(plan, to=f"universal:mp={plan.case.mesh.pp * plan.case.mesh.tp}{expert_ranks(plan.case)}")
             for plan in plans]  # fmt: skip
 
@@ -213,7 +213,7 @@ def resume(engines: Engines, folder: Path, plan: Resume) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize("plan", [*SAME, *CHANGED, *(plan for name in CASES for plan in further(name))], ids=str)
+@pytest.mark.parametrize("plan", [*SAME, *CHANGED, *further()], ids=str)
 def test_engine_continues(
     plan: Resume, engines: Engines, convert: Callable[..., Path], record_property: Callable[[str, str], None]
 ) -> None:

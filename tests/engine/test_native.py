@@ -313,11 +313,11 @@ RECUTS = [
 ]
 
 
-def further(name: str) -> list[Recut]:
+def further() -> list[Recut]:
     """Runs for the pairs of a kind of source and of target that nothing above has."""
-    listed = [recut.case for recut in RECUTS if recut.name == name]
-    recuts = [Recut(name, changes, every_key=False) for changes in further_targets("native", name, listed)]
-    return [replace(recut, by_file=takes_settings(CASES[name], recut.case)) for recut in recuts]
+    listed = [(recut.name, recut.case) for recut in RECUTS]
+    recuts = [Recut(name, changes, every_key=False) for name, changes in further_targets("native", listed)]
+    return [replace(recut, by_file=takes_settings(CASES[recut.name], recut.case)) for recut in recuts]
 
 
 def takes_settings(source: Case, target: Case) -> bool:
@@ -334,7 +334,7 @@ def write_configuration(case: Case, place: Path) -> list[str]:
     return ["--ds-config", str(place)]
 
 
-@pytest.mark.parametrize("recut", [*RECUTS, *(recut for name in CASES for recut in further(name))], ids=str)
+@pytest.mark.parametrize("recut", [*RECUTS, *further()], ids=str)
 def test_engine_resumes(
     recut: Recut,
     engines: Engines,

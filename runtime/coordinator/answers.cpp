@@ -44,31 +44,30 @@ std::string_view FailureOf(const ProcessEnd& end) {
 
 }  // namespace
 
-void Coordination::OnFailed(const std::string& name, Task& task, const AgentMessage& message, double now) {
+void Coordination::OnFailed(const std::string& name, Job& task, const AgentMessage& message, double now) {
   if (task.phase != TaskPhase::kRuns) return;
   const auto cause = std::ranges::find_if_not(message.ends, FollowsFromAnother);
   if (cause != message.ends.end()) {
     task.suspect.reset();
-    return Decide(nodes_[name].task, task, std::string(FailureOf(*cause)), name, now);
+    return Decide(task, std::string(FailureOf(*cause)), name, now);
   }
   if (task.suspect) return;
   task.suspect = Suspect{now + kForExplanation, name, std::string(FailureOf(message.ends.front()))};
 }
 
-Decision Coordination::Answer(Task& task, const TaskFailure& failure, bool is_of_answer, std::int64_t iterations) {
+Decision Coordination::Answer(Job& task, const TaskFailure& failure, bool is_of_answer, std::int64_t iterations) {
   if (iterations > 0) task.ladder.OnIterations(failure.at, iterations);
   return is_of_answer ? task.ladder.OnAnswerFailed(failure.at) : task.ladder.OnFailure(failure);
 }
 
-void Coordination::Decide(const std::string& name, Task& task, const std::string& failure, const std::string& node,
-                          double now) {
+void Coordination::Decide(Job& task, const std::string& failure, const std::string& node, double now) {
   if (task.phase != TaskPhase::kRuns) return;
   const FailureKind* kind = FindFailureKind(failure);
   // The process has ended, so that nothing can be tried again in place.
   const int severity = std::min(kind == nullptr ? 2 : kind->severity, 2);
   const bool is_silent = task.step < 0 && now - task.changed > kLong;
   CoordinatorEntry entry{.event = "failure",
-                         .task = name,
+                         .task = task.name,
                          .node = node,
                          .epoch = task.epoch,
                          .failure = failure,
@@ -76,52 +75,54 @@ void Coordination::Decide(const std::string& name, Task& task, const std::string
                          .iterations = is_silent ? kManyIterations : task.iterations,
                          .is_of_answer = task.has_answer && !is_silent && severity != 1};
   if (task.step >= 0) entry.step = task.step + 1;
-  const std::optional<std::int64_t> number = node.empty() ? std::nullopt : std::optional(nodes_[node].number);
+  const Node* of_node = Find(task, node);
+  const std::optional<std::int64_t> number = of_node == nullptr ? std::nullopt : std::optional(of_node->number);
   const Decision decision = Answer(task, {.at = now, .node = number, .severity = severity, .step = entry.step},
                                    entry.is_of_answer, entry.iterations);
   entry.answer = NameOf(decision.answer);
   entry.reason = decision.answer == Answer::kReattempt ? "the processes start again" : decision.reason;
   if (decision.answer == Answer::kIsolate && decision.node != number) {
     for (const auto& [other, of_other] : nodes_) {
-      if (of_other.number == decision.node) entry.node = other;
+      if (of_other.number == decision.node) entry.node = other.node;
     }
   }
   effects_.entries.push_back(entry);
-  CarryOut(name, task, entry, now);
+  CarryOut(task, entry, now);
 }
 
-void Coordination::CarryOut(const std::string& name, Task& task, const CoordinatorEntry& entry, double now) {
+void Coordination::CarryOut(Job& task, const CoordinatorEntry& entry, double now) {
   if (entry.answer == "nothing") return;
   const std::string why =
       fmt::format("{} on {}: {}", entry.failure, entry.node.empty() ? "a node" : entry.node, entry.reason);
   if (entry.answer == "park") {
     task.phase = TaskPhase::kParked;
-    task.reason = fmt::format("task `{}` is parked: {}", name, why);
-    return Close(name, task.reason, false);
+    task.reason = fmt::format("task `{}` is parked: {}", task.name, why);
+    return Close(task, task.reason, false);
   }
-  if (entry.answer == "isolate" && nodes_[entry.node].phase != NodePhase::kGone) {
-    nodes_[entry.node].left_out = entry.reason;
+  const Node* at_fault = Find(task, entry.node);
+  if (entry.answer == "isolate" && at_fault != nullptr && at_fault->phase != NodePhase::kGone) {
+    LeaveOut(entry.node, entry.reason);
     effects_.lost.push_back(entry);
   }
-  Stop(name, task, why, entry.failure == "hang", now);
+  Stop(task, why, entry.failure == "hang", now);
   task.has_answer = true;
 }
 
-void Coordination::Stop(const std::string& name, Task& task, const std::string& reason, bool kill, double now) {
+void Coordination::Stop(Job& task, const std::string& reason, bool kill, double now) {
   task.phase = TaskPhase::kForms;
   task.changed = now;
   task.suspect.reset();
-  for (const auto& [other, node] : nodes_) {
-    if (node.task != name || node.phase != NodePhase::kRuns || !node.connection) continue;
+  for (const auto& [id, node] : nodes_) {
+    if (id.task != task.name || node.phase != NodePhase::kRuns || !node.connection) continue;
     effects_.messages.push_back(
         {*node.connection,
          {.kind = CoordinatorMessage::Kind::kRestart, .epoch = task.epoch, .kill = kill, .reason = reason}});
   }
 }
 
-void Coordination::Close(const std::string& name, const std::string& reason, bool is_good) {
-  for (const auto& [other, node] : nodes_) {
-    if (node.task != name || !node.connection || (is_good && node.phase == NodePhase::kEnded)) continue;
+void Coordination::Close(const Job& task, const std::string& reason, bool is_good) {
+  for (const auto& [id, node] : nodes_) {
+    if (id.task != task.name || !node.connection || (is_good && node.phase == NodePhase::kEnded)) continue;
     effects_.messages.push_back(
         {*node.connection, {.kind = CoordinatorMessage::Kind::kClose, .is_good = is_good, .reason = reason}});
   }
@@ -130,39 +131,43 @@ void Coordination::Close(const std::string& name, const std::string& reason, boo
 // H3. One that is cut off has it until it is lost.
 bool Coordination::HasProcesses(const std::string& task) const {
   return std::ranges::any_of(
-      nodes_, [&](const auto& node) { return node.second.task == task && node.second.phase == NodePhase::kRuns; });
+      nodes_, [&](const auto& node) { return node.first.task == task && node.second.phase == NodePhase::kRuns; });
 }
 
 // Those that were in the last epoch come first, in its order, so that most of their state is where it was.
-std::vector<std::string> Coordination::ReadyNodes(const std::string& name, const Task& task) const {
+std::vector<std::string> Coordination::ReadyNodes(const Job& task) const {
   std::vector<std::string> ready;
-  const auto add = [&](const std::string& node) {
-    const auto found = nodes_.find(node);
-    if (found == nodes_.end() || std::ranges::find(ready, node) != ready.end()) return;
-    const Node& of_node = found->second;
-    const bool may = of_node.task == name && of_node.connection && of_node.left_out.empty();
-    if (may && of_node.phase == NodePhase::kWaits) ready.push_back(node);
+  const auto add = [&](const std::string& name) {
+    const auto found = nodes_.find({task.name, name});
+    if (found == nodes_.end() || std::ranges::find(ready, name) != ready.end()) return;
+    const Node& node = found->second;
+    const bool may = node.connection && node.left_out.empty() && node.phase == NodePhase::kWaits;
+    if (may && !IsTaken(task, name)) ready.push_back(name);
   };
   for (const std::string& member : task.members) add(member);
-  for (const auto& [node, of_node] : nodes_) add(node);
+  for (const auto& [id, node] : nodes_) {
+    if (id.task == task.name) add(id.node);
+  }
   return ready;
 }
 
-void Coordination::Form(const std::string& name, Task& task, double now) {
-  if (HasProcesses(name)) return;
-  std::vector<std::string> ready = ReadyNodes(name, task);
+void Coordination::Form(Job& task, double now) {
+  if (HasProcesses(task.name)) return;
+  std::vector<std::string> ready = ReadyNodes(task);
   const auto count = std::ssize(ready);
-  if (count < task.least) return;
-  const bool may_wait = task.members.empty() && count < task.most + spares_;
+  if (count < task.least || task.share == 0) return;
+  const std::int64_t wanted = task.share ? *task.share : task.most + spares_;
+  const bool may_wait = (task.share || task.members.empty()) && count < wanted;
   if (may_wait && now - task.changed < kForMoreNodes) return;
-  ready.resize(static_cast<std::size_t>(std::min(task.most, std::max(task.least, count - spares_))));
-  for (const auto& [other, node] : nodes_) {  // H1. It may have had processes of an epoch that is unknown here.
-    if (node.task == name) task.epoch = std::max(task.epoch, node.epoch);
+  const std::int64_t most = task.share ? *task.share : std::max(task.least, count - spares_);
+  ready.resize(static_cast<std::size_t>(std::min({task.most, count, most})));
+  for (const auto& [id, node] : nodes_) {  // H1. It may have had processes of an epoch that is unknown here.
+    if (id.task == task.name) task.epoch = std::max(task.epoch, node.epoch);
   }
-  Start(name, task, std::move(ready), now);
+  Start(task, std::move(ready), now);
 }
 
-void Coordination::Start(const std::string& name, Task& task, std::vector<std::string> members, double now) {
+void Coordination::Start(Job& task, std::vector<std::string> members, double now) {
   ++task.epoch;
   task.phase = TaskPhase::kRuns;
   task.members = std::move(members);
@@ -171,14 +176,18 @@ void Coordination::Start(const std::string& name, Task& task, std::vector<std::s
   task.step = -1;
   task.iterations = 0;
   task.phase_name.clear();
+  for (auto& [name, other] : jobs_) {  // They do not come back to a task that waits for nodes.
+    if (name == task.name || other.phase != TaskPhase::kForms) continue;
+    std::erase_if(other.members, [&](const std::string& member) { return IsMember(task, member); });
+  }
   effects_.entries.push_back({.event = "epoch",
-                              .task = name,
+                              .task = task.name,
                               .epoch = task.epoch,
                               .nodes = task.members,
                               .least = task.least,
                               .most = task.most});
   for (std::size_t rank = 0; rank < task.members.size(); ++rank) {
-    Node& node = nodes_[task.members[rank]];
+    Node& node = NodeOf({task.name, task.members[rank]});
     node.phase = NodePhase::kRuns;
     node.epoch = task.epoch;
     node.step = node.stuck = -1;
@@ -187,9 +196,9 @@ void Coordination::Start(const std::string& name, Task& task, std::vector<std::s
   }
 }
 
-void Coordination::SendWorld(const Task& task, std::size_t rank) {
-  const auto first = nodes_.find(task.members.front());
-  const auto node = nodes_.find(task.members[rank]);
+void Coordination::SendWorld(const Job& task, std::size_t rank) {
+  const auto first = nodes_.find({task.name, task.members.front()});
+  const auto node = nodes_.find({task.name, task.members[rank]});
   if (first == nodes_.end() || node == nodes_.end() || !node->second.connection) return;
   effects_.messages.push_back({*node->second.connection,
                                {.kind = CoordinatorMessage::Kind::kWorld,
@@ -200,50 +209,64 @@ void Coordination::SendWorld(const Task& task, std::size_t rank) {
                                 .port = first->second.port}});
 }
 
-// A node that comes to a task that could have more.
-void Coordination::Grow(const std::string& name, Task& task, double now) {
+// A node that comes to a task that could have more. With a plan, all that it should have are awaited for a moment, and
+// a task that should have fewer gives nodes up.
+void Coordination::Resize(Job& task, double now) {
+  if (task.share && *task.share < std::ssize(task.members)) {
+    return Stop(task, fmt::format("its share is {} now", *task.share), false, now);
+  }
   if (task.step < 0) return;  // It has not begun to train.
   const bool waits = std::ranges::any_of(
-      nodes_, [&](const auto& node) { return node.second.task == name && node.second.phase == NodePhase::kWaits; });
+      nodes_, [&](const auto& node) { return node.first.task == task.name && node.second.phase == NodePhase::kWaits; });
   if (!waits) return;
-  const std::vector<std::string> ready = ReadyNodes(name, task);
+  const std::vector<std::string> ready = ReadyNodes(task);
   const auto size = std::ssize(task.members);
-  if (ready.empty() || std::min(task.most, size + std::ssize(ready) - spares_) <= size) return;
-  Stop(name, task, fmt::format("node {} comes", ready.front()), false, now);
+  const std::int64_t possible = size + std::ssize(ready) - (task.share ? 0 : spares_);
+  if (ready.empty() || std::min(task.share.value_or(task.most), possible) <= size) return;
+  if (task.share && possible < *task.share && now - task.shared < kForMoreNodes) return;
+  Stop(task, fmt::format("node {} comes", ready.front()), false, now);
+}
+
+void Coordination::LeaveOut(const std::string& name, const std::string& reason) {
+  for (auto& [id, node] : nodes_) {
+    if (id.node == name) node.left_out = reason;
+  }
 }
 
 // A person has asked for it.
-llvm::Error Coordination::LeaveOut(const std::string& name, const std::string& event, double now) {
-  const auto found = nodes_.find(name);
-  if (found == nodes_.end()) return Fail(ErrorCode::kUsage, "there is no node `{}`", name);
-  Node& node = found->second;
-  Task& task = tasks_[node.task];
+llvm::Error Coordination::SetLeftOut(const std::string& name, const std::string& event, double now) {
+  std::vector<std::string> tasks;
+  for (const auto& [id, node] : nodes_) {
+    const bool is_first = tasks.empty() || node.phase == NodePhase::kRuns;
+    if (id.node == name) tasks.insert(is_first ? tasks.begin() : tasks.end(), id.task);
+  }
+  if (tasks.empty()) return Fail(ErrorCode::kUsage, "there is no node `{}`", name);
+  Job& task = jobs_[tasks.front()];
   const std::string reason = "a person asked for it";
-  effects_.entries.push_back({.event = event, .task = node.task, .node = name, .reason = reason});
-  node.left_out = event == "drained" ? reason : "";
+  effects_.entries.push_back({.event = event, .task = task.name, .node = name, .reason = reason});
+  LeaveOut(name, event == "drained" ? reason : "");
   if (event == "drained" && task.phase == TaskPhase::kRuns && IsMember(task, name)) {
-    Stop(node.task, task, fmt::format("node {} is drained", name), false, now);
+    Stop(task, fmt::format("node {} is drained", name), false, now);
   }
   return llvm::Error::success();
 }
 
-llvm::Error Coordination::Drain(const std::string& node, double now) { return LeaveOut(node, "drained", now); }
+llvm::Error Coordination::Drain(const std::string& node, double now) { return SetLeftOut(node, "drained", now); }
 
-llvm::Error Coordination::Undrain(const std::string& node, double now) { return LeaveOut(node, "undrained", now); }
+llvm::Error Coordination::Undrain(const std::string& node, double now) { return SetLeftOut(node, "undrained", now); }
 
 llvm::Error Coordination::Replay(const CoordinatorEntry& entry, double at) {
-  if (!entry.node.empty()) NodeOf(entry.node).task = entry.task;
-  Task& task = tasks_[entry.task];
+  if (!entry.node.empty()) NodeOf({entry.task, entry.node});
+  Job& task = JobOf(entry.task);
   if (entry.event == "epoch") {
     if (entry.epoch <= task.epoch || entry.nodes.empty()) {
       return Fail(ErrorCode::kBadData, "epoch {} of `{}` follows epoch {}", entry.epoch, entry.task, task.epoch);
     }
-    if (task.phase == TaskPhase::kEnded || task.phase == TaskPhase::kParked) task = Task();  // As OnNode() does.
+    if (task.phase == TaskPhase::kEnded || task.phase == TaskPhase::kParked) BeginAnew(task);  // As OnNode() does.
     task.least = entry.least;
     task.most = entry.most;
-    for (const std::string& node : entry.nodes) NodeOf(node).task = entry.task;
     task.epoch = entry.epoch - 1;
-    Start(entry.task, task, entry.nodes, at);
+    Start(task, entry.nodes, at);
   } else if (entry.event == "trains") {
     task.ladder.OnIterations(at, 1);
     task.has_answer = false;
@@ -252,9 +275,11 @@ llvm::Error Coordination::Replay(const CoordinatorEntry& entry, double at) {
   } else if (entry.event == "failure") {
     ReplayFailure(entry, task, at);
   } else if (entry.event == "lost") {
-    NodeOf(entry.node).phase = NodePhase::kGone;
+    NodeOf({task.name, entry.node}).phase = NodePhase::kGone;
   } else if (entry.event == "drained" || entry.event == "undrained") {
-    NodeOf(entry.node).left_out = entry.event == "drained" ? entry.reason : "";
+    LeaveOut(entry.node, entry.event == "drained" ? entry.reason : "");
+  } else if (entry.event == "share") {
+    task.share = entry.share;
   } else {
     return Fail(ErrorCode::kBadData, "`{}` is not an event", entry.event);
   }
@@ -263,31 +288,32 @@ llvm::Error Coordination::Replay(const CoordinatorEntry& entry, double at) {
 }
 
 // The ladder hears again what it heard, and has the same history.
-void Coordination::ReplayFailure(const CoordinatorEntry& entry, Task& task, double at) {
+void Coordination::ReplayFailure(const CoordinatorEntry& entry, Job& task, double at) {
   const std::optional<std::int64_t> number =
-      entry.node.empty() ? std::nullopt : std::optional(NodeOf(entry.node).number);
+      entry.node.empty() ? std::nullopt : std::optional(NodeOf({task.name, entry.node}).number);
   Answer(task, {.at = at, .node = number, .severity = static_cast<int>(entry.severity), .step = entry.step},
          entry.is_of_answer, entry.iterations);
-  CarryOut(entry.task, task, entry, at);
+  CarryOut(task, entry, at);
 }
 
 llvm::json::Object Coordination::Status(double now) const {
   constexpr const char* kTaskPhases[] = {"waits for nodes", "runs", "parked", "ended"};
   constexpr const char* kNodePhases[] = {"gone", "waits", "works", "ended"};
   llvm::json::Array tasks;
-  for (const auto& [name, task] : tasks_) {
+  for (const auto& [name, task] : jobs_) {
     llvm::json::Object object{{"task", name},        {"state", kTaskPhases[static_cast<std::size_t>(task.phase)]},
                               {"epoch", task.epoch}, {"nodes", llvm::json::Array(task.members)},
                               {"least", task.least}, {"most", task.most}};
+    object["share"] = task.share ? llvm::json::Value(*task.share) : llvm::json::Value(nullptr);
     object["step"] = task.step < 0 ? llvm::json::Value(nullptr) : llvm::json::Value(task.step);
     object["iteration_seconds"] = task.pace ? task.pace->Mean() : 0;
     object["is_slow"] = task.pace && task.phase == TaskPhase::kRuns && task.pace->At(now) == Pace::kSlow;
     tasks.push_back(std::move(object));
   }
   llvm::json::Array nodes;
-  for (const auto& [name, node] : nodes_) {
-    nodes.push_back(llvm::json::Object{{"node", name},
-                                       {"task", node.task},
+  for (const auto& [id, node] : nodes_) {
+    nodes.push_back(llvm::json::Object{{"node", id.node},
+                                       {"task", id.task},
                                        {"state", kNodePhases[static_cast<std::size_t>(node.phase)]},
                                        {"left_out", node.left_out},
                                        {"connected", node.connection.has_value()}});

@@ -17,28 +17,62 @@ constexpr std::int64_t kMostOfOneReport = 130;
 
 }  // namespace
 
-Coordination::Node& Coordination::NodeOf(const std::string& name) {
-  const auto [found, is_new] = nodes_.try_emplace(name);
-  if (is_new) found->second.number = static_cast<std::int64_t>(nodes_.size());
-  return found->second;
+Coordination::Job& Coordination::JobOf(const std::string& task) {
+  Job& job = jobs_[task];
+  job.name = task;
+  return job;
 }
 
-bool Coordination::IsMember(const Task& task, const std::string& node) const {
-  return std::ranges::find(task.members, node) != task.members.end();
+// Agents of one node have its number, and are left out together. Without a plan, a node has the task that it named
+// last.
+Coordination::Node& Coordination::NodeOf(const NodeId& id) {
+  if (const auto known = nodes_.find(id); known != nodes_.end()) return known->second;
+  const auto same = std::ranges::find_if(nodes_, [&](const auto& node) { return node.first.node == id.node; });
+  Node node;
+  if (same == nodes_.end()) {
+    for (const auto& [other, of_other] : nodes_) node.number = std::max(node.number, of_other.number);
+    ++node.number;
+  } else if (cluster_ == nullptr) {
+    node = same->second;
+    nodes_.erase(same);
+  } else {
+    node.number = same->second.number;
+    node.left_out = same->second.left_out;
+  }
+  return nodes_.emplace(id, std::move(node)).first->second;
+}
+
+// The same name again: a new job, whose epochs go on counting.
+void Coordination::BeginAnew(Job& job) {
+  Job anew;
+  anew.name = job.name;
+  anew.epoch = job.epoch;
+  anew.share = job.share;
+  job = std::move(anew);
+}
+
+const Coordination::Node* Coordination::Find(const Job& job, const std::string& name) const {
+  const auto found = nodes_.find({job.name, name});
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+bool Coordination::IsMember(const Job& job, const std::string& node) const {
+  return std::ranges::find(job.members, node) != job.members.end();
 }
 
 // Agents have a moment to come back: whoever does not is lost.
 void Coordination::Begin(double now) {
-  for (auto& [name, node] : nodes_) {
-    const TaskPhase phase = tasks_[node.task].phase;
+  for (auto& [id, node] : nodes_) {
+    const TaskPhase phase = JobOf(id.task).phase;
     const bool may_run = phase == TaskPhase::kRuns || phase == TaskPhase::kForms;
     if (!may_run) node.phase = NodePhase::kGone;
     node.heard = now + kAfterRestart - kDeadAfter;
   }
-  for (auto& [name, task] : tasks_) {
-    task.changed = now;
-    if (task.phase == TaskPhase::kRuns) task.pace.emplace(now);
+  for (auto& [name, job] : jobs_) {
+    job.changed = now;
+    if (job.phase == TaskPhase::kRuns) job.pace.emplace(now);
   }
+  if (!jobs_.empty()) plans_from_ = now + kAfterRestart;
 }
 
 void Coordination::Refuse(Connection to, std::string reason, bool refused) {
@@ -47,43 +81,59 @@ void Coordination::Refuse(Connection to, std::string reason, bool refused) {
   effects_.closed.push_back(to);
 }
 
-// H2, and two jobs of one name.
+// H2. With a plan, an agent may wait while its node works for another task.
+std::string Coordination::RefusalOfName(const AgentMessage& message) const {
+  for (const auto& [id, node] : nodes_) {
+    const bool is_task = id.task == message.task;
+    const bool may_wait =
+        cluster_ != nullptr && (message.kind == AgentMessage::Kind::kJoin || jobs_.contains(message.task));
+    if (id.node != message.node || (may_wait && !is_task)) continue;
+    // The same agent, whose earlier connection has gone without a word.
+    const bool is_same = is_task && message.port != 0 && node.host == message.host && node.port == message.port;
+    if (node.connection && !is_same) {
+      return fmt::format(
+          "node `{}` is connected already and works for task `{}`; another node of this machine needs a name of its "
+          "own, by `node=NAME` in the settings of its rendezvous",
+          message.node, id.task);
+    }
+    if (node.phase == NodePhase::kRuns && !is_task) {
+      return fmt::format("node `{}` works for task `{}`, and cannot work for `{}` at the same time", message.node,
+                         id.task, message.task);
+    }
+  }
+  return "";
+}
+
+// H2, tasks without a share, and two jobs of one name.
 std::string Coordination::RefusalOf(const AgentMessage& message) const {
-  const auto node = nodes_.find(message.node);
-  // The same agent, whose earlier connection has gone without a word.
-  const bool is_same = node != nodes_.end() && node->second.task == message.task && message.port != 0 &&
-                       node->second.host == message.host && node->second.port == message.port;
-  if (node != nodes_.end() && node->second.connection && !is_same) {
-    return fmt::format(
-        "node `{}` is connected already and works for task `{}`; another node of this machine needs a name of its own, "
-        "by `node=NAME` in the settings of its rendezvous",
-        message.node, node->second.task);
+  if (std::string reason = RefusalOfName(message); !reason.empty()) return reason;
+  const bool is_planned = cluster_ == nullptr || std::ranges::any_of(cluster_->tasks, [&](const Task& task) {
+                            return task.name == message.task;
+                          });
+  if (!is_planned) {
+    return fmt::format("task `{}` is not in the file of tasks that the coordinator was started with", message.task);
   }
-  const bool has_processes = node != nodes_.end() && node->second.phase == NodePhase::kRuns;
-  if (has_processes && node->second.task != message.task) {
-    return fmt::format("node `{}` works for task `{}`, and cannot work for `{}` at the same time", message.node,
-                       node->second.task, message.task);
-  }
-  const auto task = tasks_.find(message.task);
-  if (task == tasks_.end()) return "";
-  const bool is_other = task->second.least != message.least || task->second.most != message.most;
+  const auto job = jobs_.find(message.task);
+  if (job == jobs_.end()) return "";
+  const bool is_other = job->second.least != message.least || job->second.most != message.most;
   const bool has_nodes = std::ranges::any_of(nodes_, [&](const auto& other) {
-    return other.second.task == message.task && (other.second.connection || other.second.phase == NodePhase::kRuns);
+    return other.first.task == message.task && (other.second.connection || other.second.phase == NodePhase::kRuns);
   });
-  if (is_other && has_nodes && task->second.phase != TaskPhase::kEnded && task->second.phase != TaskPhase::kParked) {
+  if (is_other && has_nodes && job->second.phase != TaskPhase::kEnded && job->second.phase != TaskPhase::kParked) {
     return fmt::format(
         "task `{}` has {} to {} nodes, and this node says {} to {}; another job needs another rendezvous id",
-        message.task, task->second.least, task->second.most, message.least, message.most);
+        message.task, job->second.least, job->second.most, message.least, message.most);
   }
   return "";
 }
 
 void Coordination::OnNode(Connection from, const AgentMessage& message, double now) {
   if (std::string reason = RefusalOf(message); !reason.empty()) return Refuse(from, std::move(reason), true);
-  Node& node = NodeOf(message.node);
+  const NodeId id{message.task, message.node};
+  Node& node = NodeOf(id);
   const bool has_nodes = std::ranges::any_of(
-      nodes_, [&](const auto& other) { return other.second.task == message.task && other.second.connection; });
-  Task& task = tasks_[message.task];
+      nodes_, [&](const auto& other) { return other.first.task == message.task && other.second.connection; });
+  Job& task = JobOf(message.task);
   const bool is_over = task.phase == TaskPhase::kEnded || task.phase == TaskPhase::kParked;
   if (task.phase == TaskPhase::kParked && has_nodes) return Refuse(from, task.reason, false);
   const bool is_resume = message.kind == AgentMessage::Kind::kResume;
@@ -92,27 +142,22 @@ void Coordination::OnNode(Connection from, const AgentMessage& message, double n
         {from, {.kind = CoordinatorMessage::Kind::kClose, .is_good = true, .reason = "the task has ended"}});
     return effects_.closed.push_back(from);
   }
-  if (is_over) {  // The same name again: a new job, whose epochs go on counting.
-    const std::int64_t epoch = task.epoch;
-    task = Task();
-    task.epoch = epoch;
-  }
+  if (is_over) BeginAnew(task);
   task.least = message.least;
   task.most = message.most;
   Disconnect(node);
-  node.task = message.task;
   node.connection = from;
   node.heard = now;
-  names_[from] = message.node;
+  names_[from] = id;
   if (is_resume) {
     OnResume(node, message.node, task, message, now);
   } else {
-    OnJoin(node, task, message, now);
+    OnJoin(node, message.node, task, message, now);
   }
 }
 
 // H1: processes of another epoch are stopped. A coordinator that knows nothing of the task takes it over as it is.
-void Coordination::OnResume(Node& node, const std::string& name, Task& task, const AgentMessage& message, double now) {
+void Coordination::OnResume(Node& node, const std::string& name, Job& task, const AgentMessage& message, double now) {
   const bool is_unknown = task.epoch == 0 || (task.phase == TaskPhase::kRuns && task.epoch == message.epoch);
   node.host = message.host;
   node.port = message.port;
@@ -139,8 +184,7 @@ void Coordination::OnResume(Node& node, const std::string& name, Task& task, con
                                 .reason = "the task has another epoch"}});
 }
 
-void Coordination::OnJoin(Node& node, Task& task, const AgentMessage& message, double now) {
-  const std::string name = names_[*node.connection];
+void Coordination::OnJoin(Node& node, const std::string& name, Job& task, const AgentMessage& message, double now) {
   const bool was_running = node.phase == NodePhase::kRuns && IsMember(task, name);
   const std::int64_t port = std::exchange(node.port, message.port);
   node.host = message.host;
@@ -153,9 +197,9 @@ void Coordination::OnJoin(Node& node, Task& task, const AgentMessage& message, d
     node.phase = NodePhase::kRuns;
     SendWorld(task, static_cast<std::size_t>(std::ranges::find(task.members, name) - task.members.begin()));
   } else if (port == 0) {  // Nor has any other: this coordinator does not know where they are.
-    Stop(node.task, task, "the coordinator was away when the epoch began", false, now);
+    Stop(task, "the coordinator was away when the epoch began", false, now);
   } else {  // Its agent is another one, or has stopped the processes by itself.
-    Decide(node.task, task, "process exited", name, now);
+    Decide(task, "process exited", name, now);
   }
 }
 
@@ -165,17 +209,18 @@ void Coordination::OnMessage(Connection from, const AgentMessage& message, doubl
   if (is_new) return OnNode(from, message, now);
   const auto known = names_.find(from);
   if (known == names_.end()) return Refuse(from, "a node must join first", true);
-  const std::string name = known->second;
-  Node& node = nodes_[name];
-  Task& task = tasks_[node.task];
+  const NodeId id = known->second;
+  const std::string& name = id.node;
+  Node& node = nodes_[id];
+  Job& task = jobs_[id.task];
   node.heard = now;
   if (message.kind == AgentMessage::Kind::kJoin) {
     if (task.phase == TaskPhase::kParked) return Refuse(from, task.reason, false);
-    return OnJoin(node, task, message, now);
+    return OnJoin(node, name, task, message, now);
   }
   if (message.kind == AgentMessage::Kind::kLeave) {
     const bool has_work = node.phase == NodePhase::kRuns && IsMember(task, name);
-    if (has_work) return Lose(name, node, now, "its agent has ended", false);
+    if (has_work) return Lose(id, node, now, "its agent has ended", false);
     if (node.phase != NodePhase::kEnded) node.phase = NodePhase::kGone;
     return;
   }
@@ -185,16 +230,16 @@ void Coordination::OnMessage(Connection from, const AgentMessage& message, doubl
   OnEnded(node, name, task);
 }
 
-void Coordination::OnBeat(Node& node, Task& task, const AgentMessage& message, double now) {
+void Coordination::OnBeat(Node& node, Job& task, const AgentMessage& message, double now) {
   node.step = std::max(node.step, message.step);
   node.stuck = message.stuck;
   node.long_phase = message.phase;
   if (!task.pace || task.phase != TaskPhase::kRuns) return;
-  const std::string name = node.task;
-  OnSteps(name, task, now);
+  OnSteps(task, now);
   // The phase of a rank is the task's, until no node is in it: others wait for it.
   const bool lasts = !task.phase_name.empty() && std::ranges::any_of(task.members, [&](const std::string& member) {
-    return !member.empty() && nodes_[member].long_phase == task.phase_name;
+    const Node* node_of = Find(task, member);
+    return node_of != nullptr && node_of->long_phase == task.phase_name;
   });
   if (lasts || message.phase == task.phase_name) return;
   task.phase_name = message.phase;
@@ -206,13 +251,15 @@ void Coordination::OnBeat(Node& node, Task& task, const AgentMessage& message, d
 }
 
 // A report may have several iterations, if they are short.
-void Coordination::OnSteps(const std::string& name, Task& task, double now) {
-  const bool waits = std::ranges::any_of(
-      task.members, [&](const std::string& member) { return member.empty() || nodes_[member].step <= task.step; });
+void Coordination::OnSteps(Job& task, double now) {
+  const bool waits = std::ranges::any_of(task.members, [&](const std::string& member) {
+    const Node* node = Find(task, member);
+    return node == nullptr || node->step <= task.step;
+  });
   if (waits) return;
   std::int64_t least = -1;
   for (const std::string& member : task.members) {
-    const std::int64_t step = nodes_[member].step;
+    const std::int64_t step = Find(task, member)->step;
     least = member == task.members.front() ? step : std::min(least, step);
   }
   const bool is_first = task.step < 0;
@@ -227,20 +274,21 @@ void Coordination::OnSteps(const std::string& name, Task& task, double now) {
   task.stepped = now;
   task.ladder.OnIterations(now, task.iterations);
   if (is_first) {
-    effects_.entries.push_back({.event = "trains", .task = name, .epoch = task.epoch, .step = least});
+    effects_.entries.push_back({.event = "trains", .task = task.name, .epoch = task.epoch, .step = least});
   }
   task.has_answer = false;
 }
 
-void Coordination::OnEnded(Node& node, const std::string& name, Task& task) {
+void Coordination::OnEnded(Node& node, const std::string& name, Job& task) {
   node.phase = NodePhase::kEnded;
   const bool is_all = std::ranges::all_of(task.members, [&](const std::string& member) {
-    return member.empty() || member == name || nodes_[member].phase == NodePhase::kEnded;
+    const Node* other = Find(task, member);
+    return member == name || other == nullptr || other->phase == NodePhase::kEnded;
   });
   if (!is_all) return;
   task.phase = TaskPhase::kEnded;
-  effects_.entries.push_back({.event = "ended", .task = node.task, .epoch = task.epoch});
-  Close(node.task, "the task has ended", true);
+  effects_.entries.push_back({.event = "ended", .task = task.name, .epoch = task.epoch});
+  Close(task, "the task has ended", true);
 }
 
 void Coordination::OnClosed(Connection connection, double now) {
@@ -260,58 +308,62 @@ void Coordination::Disconnect(Node& node) {
   node.connection.reset();
 }
 
-void Coordination::Lose(const std::string& name, Node& node, double now, const std::string& why,
-                        bool has_machine_gone) {
-  Task& task = tasks_[node.task];
+void Coordination::Lose(const NodeId& id, Node& node, double now, const std::string& why, bool has_machine_gone) {
+  Job& task = jobs_[id.task];
   node.phase = NodePhase::kGone;
   Disconnect(node);
-  effects_.entries.push_back({.event = "lost", .task = node.task, .node = name, .epoch = task.epoch, .reason = why});
+  effects_.entries.push_back({.event = "lost", .task = id.task, .node = id.node, .epoch = task.epoch, .reason = why});
   const bool is_wanted = task.phase == TaskPhase::kRuns || task.phase == TaskPhase::kForms;
-  if (has_machine_gone && is_wanted) effects_.lost.push_back(effects_.entries.back());
-  if (task.phase == TaskPhase::kRuns && IsMember(task, name)) Decide(node.task, task, "lost connection", name, now);
+  const bool has_others = std::ranges::any_of(  // That wait for other tasks.
+      nodes_, [&](const auto& other) { return other.first.node == id.node && other.second.phase != NodePhase::kGone; });
+  if (has_machine_gone && is_wanted && !has_others) effects_.lost.push_back(effects_.entries.back());
+  if (task.phase == TaskPhase::kRuns && IsMember(task, id.node)) Decide(task, "lost connection", id.node, now);
 }
 
 void Coordination::OnTick(double now) {
-  for (auto& [name, node] : nodes_) {
+  for (auto& [id, node] : nodes_) {
     if (now - node.heard <= kDeadAfter || node.phase == NodePhase::kGone || node.phase == NodePhase::kEnded) continue;
-    Lose(name, node, now, fmt::format("nothing is heard of it for {} s", kDeadAfter), true);
+    Lose(id, node, now, fmt::format("nothing is heard of it for {} s", kDeadAfter), true);
   }
-  for (auto& [name, task] : tasks_) {
+  PlanShares(now);
+  for (auto& [name, task] : jobs_) {
     if (task.suspect && now >= task.suspect->until && !MayBeExplained(task)) {
       const Suspect suspect = *std::exchange(task.suspect, std::nullopt);
-      Decide(name, task, suspect.failure, suspect.node, now);
+      Decide(task, suspect.failure, suspect.node, now);
     }
-    if (task.phase == TaskPhase::kForms) Form(name, task, now);
+    if (task.phase == TaskPhase::kForms) Form(task, now);
     if (task.phase != TaskPhase::kRuns) continue;
     const bool is_whole = std::ranges::find(task.members, "") == task.members.end();
     if (!is_whole && now - task.changed > kAfterRestart) {
-      Stop(name, task, "a node of the epoch has not come to the new coordinator", false, now);
+      Stop(task, "a node of the epoch has not come to the new coordinator", false, now);
       continue;
     }
-    Grow(name, task, now);
-    if (task.phase == TaskPhase::kRuns && task.pace && task.pace->At(now) == Pace::kHang) OnHang(name, task, now);
+    Resize(task, now);
+    if (task.phase == TaskPhase::kRuns && task.pace && task.pace->At(now) == Pace::kHang) OnHang(task, now);
   }
 }
 
 // A node that has just been cut off explains a failure of another one, if it does not come back.
-bool Coordination::MayBeExplained(const Task& task) const {
+bool Coordination::MayBeExplained(const Job& task) const {
   return std::ranges::any_of(task.members, [&](const std::string& member) {
-    const auto node = nodes_.find(member);
-    return node != nodes_.end() && node->second.phase == NodePhase::kRuns && !node->second.connection;
+    const Node* node = Find(task, member);
+    return node != nullptr && node->phase == NodePhase::kRuns && !node->connection;
   });
 }
 
 // At fault is the one that the system has stopped, or the one that is behind.
-void Coordination::OnHang(const std::string& name, Task& task, double now) {
+void Coordination::OnHang(Job& task, double now) {
   std::vector<std::string> behind;
   for (const std::string& member : task.members) {
-    if (!member.empty() && nodes_[member].stuck >= 0) behind.assign(1, member);
+    if (const Node* node = Find(task, member); node != nullptr && node->stuck >= 0) behind.assign(1, member);
   }
   if (behind.empty()) {
-    std::ranges::copy_if(task.members, std::back_inserter(behind),
-                         [&](const std::string& member) { return nodes_[member].step == task.step; });
+    std::ranges::copy_if(task.members, std::back_inserter(behind), [&](const std::string& member) {
+      const Node* node = Find(task, member);
+      return node != nullptr && node->step == task.step;
+    });
   }
-  Decide(name, task, "hang", behind.size() == 1 ? behind.front() : "", now);
+  Decide(task, "hang", behind.size() == 1 ? behind.front() : "", now);
 }
 
 CoordinatorEffects Coordination::TakeEffects() { return std::exchange(effects_, {}); }

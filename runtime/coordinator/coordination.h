@@ -3,6 +3,7 @@
 //
 //   H1  A task has one epoch at a time. Every message says its own; older ones are refused.
 //   H2  A node is in at most one task. One that was cut off, and whose name works for another task now, is refused.
+//       With a file of tasks, a node has an agent for each task that it may work for, and processes of one.
 //   H3  No epoch begins while a node of the one before has processes and is heard. A node that has been cut off counts
 //       as gone.
 //   H5  A decision is in `entries` before anybody hears of it in `messages`.
@@ -24,6 +25,7 @@
 
 #include "runtime/coordinator/entry.h"
 #include "runtime/coordinator/messages.h"
+#include "runtime/healing/allocation.h"
 #include "runtime/healing/ladder.h"
 #include "runtime/healing/pace.h"
 
@@ -47,8 +49,9 @@ struct CoordinatorEffects {
 
 class Coordination {
  public:
-  // So many nodes of each task are left without work, where there are more than it needs.
-  explicit Coordination(std::int64_t spares) : spares_(spares) {}
+  // So many nodes of each task are left without work, where there are more than it needs. With a `cluster`, which must
+  // outlive this, its tasks share all nodes by what they are worth, and so many of these nodes are left.
+  explicit Coordination(std::int64_t spares, const Cluster* cluster = nullptr) : spares_(spares), cluster_(cluster) {}
 
   // Times are in seconds, of a clock that only goes forward. Entries of an earlier coordinator come first; then
   // Begin(). Fails with kBadData for an entry that cannot follow those before.
@@ -70,8 +73,12 @@ class Coordination {
 
  private:
   enum class NodePhase { kGone, kWaits, kRuns, kEnded };
-  struct Node {
+  struct NodeId {
     std::string task;
+    std::string node;
+    auto operator<=>(const NodeId&) const = default;
+  };
+  struct Node {
     std::int64_t number = 0;  // For the ladder.
     NodePhase phase = NodePhase::kGone;
     std::optional<Connection> connection;
@@ -92,7 +99,8 @@ class Coordination {
     std::string failure;
     bool operator==(const Suspect&) const = default;
   };
-  struct Task {
+  struct Job {
+    std::string name;
     TaskPhase phase = TaskPhase::kForms;
     std::int64_t least = 1;
     std::int64_t most = 1;
@@ -107,45 +115,63 @@ class Coordination {
     std::int64_t iterations = 0;  // Of the epoch.
     std::string phase_name;       // Long.
     std::optional<Suspect> suspect;
-    std::string reason;  // Why it is parked.
-    bool operator==(const Task&) const = default;
+    std::string reason;                 // Why it is parked.
+    std::optional<std::int64_t> share;  // Of the cluster's nodes. Nothing: there is no plan.
+    double shared = 0;                  // When.
+    bool operator==(const Job&) const = default;
   };
 
   void OnNode(Connection from, const AgentMessage& message, double now);
-  void OnResume(Node& node, const std::string& name, Task& task, const AgentMessage& message, double now);
-  void OnJoin(Node& node, Task& task, const AgentMessage& message, double now);
+  void OnResume(Node& node, const std::string& name, Job& job, const AgentMessage& message, double now);
+  void OnJoin(Node& node, const std::string& name, Job& job, const AgentMessage& message, double now);
   std::string RefusalOf(const AgentMessage& message) const;
+  std::string RefusalOfName(const AgentMessage& message) const;
   // `refused`: by its own fault, and not since the task is over.
   void Refuse(Connection to, std::string reason, bool refused);
-  void OnBeat(Node& node, Task& task, const AgentMessage& message, double now);
-  void OnSteps(const std::string& name, Task& task, double now);
-  bool MayBeExplained(const Task& task) const;
-  void OnHang(const std::string& name, Task& task, double now);
-  void OnFailed(const std::string& name, Task& task, const AgentMessage& message, double now);
-  void OnEnded(Node& node, const std::string& name, Task& task);
-  void Lose(const std::string& name, Node& node, double now, const std::string& why, bool has_machine_gone);
+  void OnBeat(Node& node, Job& job, const AgentMessage& message, double now);
+  void OnSteps(Job& job, double now);
+  bool MayBeExplained(const Job& job) const;
+  void OnHang(Job& job, double now);
+  void OnFailed(const std::string& name, Job& job, const AgentMessage& message, double now);
+  void OnEnded(Node& node, const std::string& name, Job& job);
+  void Lose(const NodeId& id, Node& node, double now, const std::string& why, bool has_machine_gone);
   void Disconnect(Node& node);
-  llvm::Error LeaveOut(const std::string& name, const std::string& event, double now);
+  llvm::Error SetLeftOut(const std::string& name, const std::string& event, double now);
+  void LeaveOut(const std::string& name, const std::string& reason);
 
-  void Decide(const std::string& name, Task& task, const std::string& failure, const std::string& node, double now);
-  void ReplayFailure(const CoordinatorEntry& entry, Task& task, double at);
-  Decision Answer(Task& task, const TaskFailure& failure, bool is_of_answer, std::int64_t iterations);
-  void CarryOut(const std::string& name, Task& task, const CoordinatorEntry& entry, double now);
-  void Stop(const std::string& name, Task& task, const std::string& reason, bool kill, double now);
-  void Close(const std::string& name, const std::string& reason, bool is_good);
-  void Form(const std::string& name, Task& task, double now);
-  void Grow(const std::string& name, Task& task, double now);
-  std::vector<std::string> ReadyNodes(const std::string& name, const Task& task) const;
-  void Start(const std::string& name, Task& task, std::vector<std::string> members, double now);
-  void SendWorld(const Task& task, std::size_t rank);
+  void Decide(Job& job, const std::string& failure, const std::string& node, double now);
+  void ReplayFailure(const CoordinatorEntry& entry, Job& job, double at);
+  Decision Answer(Job& job, const TaskFailure& failure, bool is_of_answer, std::int64_t iterations);
+  void CarryOut(Job& job, const CoordinatorEntry& entry, double now);
+  void Stop(Job& job, const std::string& reason, bool kill, double now);
+  void Close(const Job& job, const std::string& reason, bool is_good);
+  void Form(Job& job, double now);
+  void Resize(Job& job, double now);
+  std::vector<std::string> ReadyNodes(const Job& job) const;
+  void Start(Job& job, std::vector<std::string> members, double now);
+  void SendWorld(const Job& job, std::size_t rank);
   bool HasProcesses(const std::string& task) const;
-  bool IsMember(const Task& task, const std::string& node) const;
-  Node& NodeOf(const std::string& name);
+  bool IsMember(const Job& job, const std::string& node) const;
+  Job& JobOf(const std::string& task);
+  static void BeginAnew(Job& job);
+  Node& NodeOf(const NodeId& id);
+  const Node* Find(const Job& job, const std::string& name) const;  // Nothing: it works for another task now.
+
+  // shares.cpp
+  void PlanShares(double now);
+  std::vector<Job*> JobsThatAreThere();
+  std::set<std::string> NodesThatAreThere() const;
+  std::vector<std::string> MembersThatAreThere(const Job& job) const;
+  Cluster ClusterNow(const std::vector<Job*>& jobs, std::int64_t nodes, NextEvent& event) const;
+  bool IsTaken(const Job& job, const std::string& node) const;
 
   std::int64_t spares_;
-  std::map<std::string, Task> tasks_;
-  std::map<std::string, Node> nodes_;
-  std::map<Connection, std::string> names_;  // Of the nodes that are connected.
+  const Cluster* cluster_;
+  std::map<std::string, Job> jobs_;
+  std::map<NodeId, Node> nodes_;
+  std::map<Connection, NodeId> names_;  // Of the nodes that are connected.
+  std::string planned_for_;             // The nodes and tasks of the last plan.
+  double plans_from_ = 0;
   CoordinatorEffects effects_;
 };
 

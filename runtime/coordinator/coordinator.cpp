@@ -65,7 +65,10 @@ class ListeningClock {
 class Coordinator {
  public:
   Coordinator(const CoordinatorOptions& options, const std::function<void(const std::string&)>& say)
-      : options_(&options), say_(&say), coordination_(options.spares), command_(options.on_node_lost) {}
+      : options_(&options),
+        say_(&say),
+        coordination_(options.spares, options.cluster ? &*options.cluster : nullptr),
+        command_(options.on_node_lost) {}
 
   llvm::Error Begin(const std::atomic<bool>& stop);
   llvm::Error Run(const std::atomic<bool>& stop);

@@ -7,17 +7,21 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+
+#include "runtime/healing/cluster.h"
 
 namespace ucp {
 
 struct CoordinatorOptions {
   std::uint16_t port = 0;
-  std::string secret;        // Empty: only this machine is listened to.
-  std::string journal;       // A file; empty: none.
-  std::string registry;      // Instead of a file: etcd://HOST:PORT. Without both, nothing is kept.
-  std::int64_t spares = 0;   // Of each task.
-  std::string on_node_lost;  // A command of the shell; empty: none.
+  std::string secret;              // Empty: only this machine is listened to.
+  std::string journal;             // A file; empty: none.
+  std::string registry;            // Instead of a file: etcd://HOST:PORT. Without both, nothing is kept.
+  std::int64_t spares = 0;         // Of each task; with a cluster, of that.
+  std::optional<Cluster> cluster;  // Whose tasks share its nodes by what they are worth.
+  std::string on_node_lost;        // A command of the shell; empty: none.
 };
 
 // Runs until `stop` is set. `say` is given each event as a line. Fails with kIo if it cannot listen or keep its

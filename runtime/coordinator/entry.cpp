@@ -49,6 +49,10 @@ llvm::Error ReadEntry(JsonReader& json, CoordinatorEntry& entry) {
     UCP_ASSIGN_OR_RETURN(entry.step, ReadWhole(json, 0, kMostCount));
     return llvm::Error::success();
   };
+  readers["share"] = [&]() -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(entry.share, ReadWhole(json, 0, kMostCount));
+    return llvm::Error::success();
+  };
   readers["of_answer"] = [&]() -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(entry.is_of_answer, ReadBool(json));
     return llvm::Error::success();
@@ -70,6 +74,7 @@ llvm::json::Object JsonOf(const CoordinatorEntry& entry) {
     object["most"] = entry.most;
   }
   if (entry.step) object["step"] = *entry.step;
+  if (entry.share) object["share"] = *entry.share;
   if (!entry.reason.empty()) object["reason"] = entry.reason;
   if (entry.event != "failure") return object;
   object["failure"] = entry.failure;
@@ -94,6 +99,9 @@ std::string SentenceOf(const CoordinatorEntry& entry) {
     return fmt::format("{}: epoch {} begins on {}", entry.task, entry.epoch, fmt::join(entry.nodes, ", "));
   }
   if (entry.event == "trains") return fmt::format("{}: step {} has ended", entry.task, entry.step.value_or(0));
+  if (entry.event == "share") {
+    return fmt::format("{}: its share is {}: {}", entry.task, entry.share.value_or(0), entry.reason);
+  }
   if (entry.event == "ended") return fmt::format("{}: the task has ended", entry.task);
   if (entry.event != "failure") {
     const std::string of_task = entry.task.empty() ? "" : fmt::format("{}: ", entry.task);

@@ -14,7 +14,7 @@ namespace ucp {
 
 struct CoordinatorEntry {
   double time = 0;         // Of the system's clock, in seconds since 1970.
-  std::string event = {};  // epoch, trains, failure, lost, drained, undrained or ended.
+  std::string event = {};  // epoch, trains, failure, lost, drained, undrained, share or ended.
   std::string task = {};
   std::string node = {};  // Of a failure: at fault; empty: nobody knows.
   std::int64_t epoch = 0;
@@ -29,6 +29,7 @@ struct CoordinatorEntry {
   bool is_of_answer = false;              // The answer before did not lead to an iteration.
   std::string answer = {};
   std::string reason = {};
+  std::optional<std::int64_t> share = {};  // How many nodes the task should have.
   bool operator==(const CoordinatorEntry&) const = default;
 };
 

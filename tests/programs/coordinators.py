@@ -46,9 +46,9 @@ class Agent:
             line = b""
         return json.loads(line) if line else {}
 
-    def join(self, node: str, nodes: int, epoch: int = 0) -> None:
-        """The task `t`, of that many nodes."""
-        self.say(type="join", epoch=epoch, task="t", node=node, host="h", port=1, least=1, most=nodes)
+    def join(self, node: str, nodes: int, epoch: int = 0, task: str = "t") -> None:
+        """A task of that many nodes."""
+        self.say(type="join", epoch=epoch, task=task, node=node, host="h", port=1, least=1, most=nodes)
 
     def close(self) -> None:
         """The other side sees it."""

@@ -159,6 +159,27 @@ class Coordinate(CoordinatorTest):
         result = self.run_program("ucprun", "coordinate", "--port", self.port, "--journal", "journal")
         self.assert_refused(result, 2, "`journal`: line 1 is damaged: its checksum is ")
 
+    def test_a_file_of_tasks(self) -> None:
+        """It is read before anything is listened to; a task that it does not have is refused."""
+        command = ("ucprun", "coordinate", "--port", self.port, "--tasks", "tasks.json")
+        self.assert_refused(self.run_program(*command), 2, "tasks.json")
+        (self.folder / "tasks.json").write_text('{"nodes": 1}')
+        self.assert_refused(self.run_program(*command), 1, "`tasks.json`: ")
+        task = {"name": "t", "speeds": {"1": 1.0}, "restart_seconds": 1}
+        cluster = {"nodes": 1, "node_mtbf_hours": 1, "network": "1GB/s", "tasks": [task]}
+        (self.folder / "tasks.json").write_text(json.dumps(cluster))
+        self.start("--tasks", "tasks.json")
+        agent = Agent(self.port)
+        agent.join("n1", 1)
+        self.assertEqual(agent.hear()["type"], "world")
+        stranger = Agent(self.port)
+        stranger.join("n2", 1, task="u")
+        self.assertIn("task `u` is not in the file of tasks", stranger.hear()["reason"])
+        (status,) = json.loads(self.ask("status", "--json").stdout)["tasks"]
+        self.assertEqual((status["share"], status["nodes"]), (1, ["n1"]))
+        agent.close()
+        stranger.close()
+
     def test_a_long_log(self) -> None:
         """It comes in several answers, since it has more bytes than the coordinator keeps for one connection."""
         nodes = [f"a-node-with-a-long-name-{number:04}" for number in range(1000)]
@@ -244,7 +265,7 @@ class Coordinate(CoordinatorTest):
             agent.say(type="beat", epoch=1, step=3)
         self.wait_for(lambda: "step 3" in self.log())
         status = self.ask("status").stdout
-        self.assertRegex(status, r"\nt +runs +1 +2 of 1:2 +3 +-\n")
+        self.assertRegex(status, r"\nt +runs +1 +2 of 1:2 +- +3 +-\n")
         self.assertRegex(status, r"\nn1 +works +t +-\n")
         self.assertEqual(self.ask("drain", "n1").returncode, 0)
         self.assertRegex(self.ask("status").stdout, r"\nn1 +works +t +a person asked for it\n")

@@ -27,8 +27,10 @@ def free_port() -> int:
 class Job:
     """In a folder of its own. Its processes end with it."""
 
-    def __init__(self, ucprun: Path, folder: Path, steps: int = 60, step_seconds: float = 0.1) -> None:
-        self.ucprun, self.folder, self.port = ucprun, folder, free_port()
+    def __init__(
+        self, ucprun: Path, folder: Path, steps: int = 60, step_seconds: float = 0.1, name: str = "job"
+    ) -> None:
+        self.ucprun, self.folder, self.port, self.name = ucprun, folder, free_port(), name
         self.settings = {"folder": str(folder), "steps": steps, "step_seconds": step_seconds}
         self.secret = folder / "secret"
         self.secret.write_text(SECRET + "\n")
@@ -88,7 +90,7 @@ class Job:
     def start(self, node: str, nodes: str = "1:2") -> None:
         """A node with one rank, by torchrun."""
         command = [
-            sys.executable, "-m", "torch.distributed.run", *self.rendezvous(node), "--rdzv-id", "job",
+            sys.executable, "-m", "torch.distributed.run", *self.rendezvous(node), "--rdzv-id", self.name,
             "--nnodes", nodes, "--nproc-per-node", "1", str(HERE / "healing_work.py"), json.dumps(self.settings),
         ]  # fmt: skip
         log = (self.folder / f"{node}.log").open("a")

@@ -42,17 +42,18 @@ void ForEach(const llvm::json::Object& answer, llvm::StringRef key, Print print)
 }
 
 void PrintStatus(const llvm::json::Object& answer) {
-  PrintLine(
-      fmt::format("{:<16}  {:<15}  {:>5}  {:>9}  {:>9}  {}", "task", "state", "epoch", "nodes", "step", "iteration"));
+  PrintLine(fmt::format("{:<16}  {:<15}  {:>5}  {:>9}  {:>5}  {:>9}  {}", "task", "state", "epoch", "nodes", "share",
+                        "step", "iteration"));
   ForEach(answer, "tasks", [](const llvm::json::Object& task) {
     const llvm::json::Array* nodes = task.getArray("nodes");
     const std::string count = fmt::format("{} of {}:{}", nodes == nullptr ? 0 : nodes->size(), NumberOf(task, "least"),
                                           NumberOf(task, "most"));
+    const std::optional<std::int64_t> share = task.getInteger("share");
     const std::optional<std::int64_t> step = task.getInteger("step");
     const double seconds = task.getNumber("iteration_seconds").value_or(0);
-    PrintLine(fmt::format("{:<16}  {:<15}  {:>5}  {:>9}  {:>9}  {}{}", TextOf(task, "task"), TextOf(task, "state"),
-                          NumberOf(task, "epoch"), count, step ? std::to_string(*step) : "-",
-                          seconds > 0 ? fmt::format("{:.3g} s", seconds) : "-",
+    PrintLine(fmt::format("{:<16}  {:<15}  {:>5}  {:>9}  {:>5}  {:>9}  {}{}", TextOf(task, "task"),
+                          TextOf(task, "state"), NumberOf(task, "epoch"), count, share ? std::to_string(*share) : "-",
+                          step ? std::to_string(*step) : "-", seconds > 0 ? fmt::format("{:.3g} s", seconds) : "-",
                           task.getBoolean("is_slow").value_or(false) ? ", slow" : ""));
   });
   PrintLine(fmt::format("{:<16}  {:<15}  {:<16}  {}", "node", "state", "task", "left out"));

@@ -3,12 +3,14 @@
 
 #include "compiler/command_line/terminal.h"
 #include "compiler/command_line/value_checks.h"
+#include "compiler/files/readable_file_system.h"
 #include "compiler/support/error.h"
 #include "runtime/comm/launcher.h"
 #include "runtime/command_line/interrupt.h"
 #include "runtime/coordinator/ask_coordinator.h"
 #include "runtime/coordinator/coordinator.h"
 #include "runtime/driver/commands.h"
+#include "runtime/healing/cluster_file.h"
 
 namespace ucp {
 namespace {
@@ -19,6 +21,7 @@ constexpr std::int64_t kMostSpares = 100'000;
 struct CoordinateOptions {
   std::int64_t port = 29411;
   std::string secret_file;
+  std::string tasks;
   CoordinatorOptions coordinator;
 };
 
@@ -31,6 +34,9 @@ void Say(const std::string& line) {
 llvm::Error RunCoordinate(CoordinateOptions& options) {
   options.coordinator.port = static_cast<std::uint16_t>(options.port);
   UCP_ASSIGN_OR_RETURN(options.coordinator.secret, ReadSecret(options.secret_file));
+  if (!options.tasks.empty()) {
+    UCP_ASSIGN_OR_RETURN(options.coordinator.cluster, ReadClusterFile(RealFiles(), options.tasks));
+  }
   return RunCoordinator(options.coordinator, WatchForInterrupts(), Say);
 }
 
@@ -58,8 +64,12 @@ void AddCoordinateCommand(CLI::App& app, int& exit_code) {
                    "The secret that agents must know; without one, only this machine is listened to")
       ->type_name("FILE");
   command
+      ->add_option("--tasks", options->tasks,
+                   "The jobs, a JSON file: they share all nodes by what each is worth on how many")
+      ->type_name("FILE");
+  command
       ->add_option("--spares", options->coordinator.spares,
-                   "Nodes of each job that wait for others to fail; default: 0")
+                   "Nodes of each job that wait for others to fail, or of all jobs of --tasks; default: 0")
       ->check(WholeNumber(0, kMostSpares))
       ->type_name("N");
   command

@@ -135,30 +135,31 @@ bool Coordination::HasProcesses(const std::string& task) const {
 }
 
 // Those that were in the last epoch come first, in its order, so that most of their state is where it was.
-std::vector<std::string> Coordination::ReadyNodes(const Job& task) const {
+std::vector<std::string> Coordination::ReadyNodes(const Job& task, double now) const {
   std::vector<std::string> ready;
   const auto add = [&](const std::string& name) {
     const auto found = nodes_.find({task.name, name});
     if (found == nodes_.end() || std::ranges::find(ready, name) != ready.end()) return;
     const Node& node = found->second;
     const bool may = node.connection && node.left_out.empty() && node.phase == NodePhase::kWaits;
-    if (may && !IsTaken(task, name)) ready.push_back(name);
+    if (may && !IsTaken(task, name, now)) ready.push_back(name);
   };
   for (const std::string& member : task.members) add(member);
   for (const auto& [id, node] : nodes_) {
     if (id.task == task.name) add(id.node);
   }
+  PutNeededLast(task, ready, now);
   return ready;
 }
 
 void Coordination::Form(Job& task, double now) {
-  if (HasProcesses(task.name)) return;
-  std::vector<std::string> ready = ReadyNodes(task);
+  if (HasProcesses(task.name) || (cluster_ != nullptr && task.share.value_or(0) == 0)) return;
+  std::vector<std::string> ready = ReadyNodes(task, now);
   const auto count = std::ssize(ready);
-  if (count < task.least || task.share == 0) return;
-  const std::int64_t wanted = task.share ? *task.share : task.most + spares_;
-  const bool may_wait = (task.share || task.members.empty()) && count < wanted;
+  if (count < task.least || (cluster_ != nullptr && count < PlannedTask(task).least_nodes)) return;
+  const bool may_wait = task.members.empty() && count < task.most + spares_;
   if (may_wait && now - task.changed < kForMoreNodes) return;
+  if (task.share && count < *task.share && MayGetNodes(task, now)) return;
   const std::int64_t most = task.share ? *task.share : std::max(task.least, count - spares_);
   ready.resize(static_cast<std::size_t>(std::min({task.most, count, most})));
   for (const auto& [id, node] : nodes_) {  // H1. It may have had processes of an epoch that is unknown here.
@@ -212,18 +213,23 @@ void Coordination::SendWorld(const Job& task, std::size_t rank) {
 // A node that comes to a task that could have more. With a plan, all that it should have are awaited for a moment, and
 // a task that should have fewer gives nodes up.
 void Coordination::Resize(Job& task, double now) {
-  if (task.share && *task.share < std::ssize(task.members)) {
+  const bool ends = std::ranges::any_of(task.members, [&](const std::string& member) {
+    const Node* node = Find(task, member);
+    return node != nullptr && node->phase == NodePhase::kEnded;
+  });
+  const auto size = std::ssize(task.members);
+  if (ends || (cluster_ != nullptr && !task.share) || task.share.value_or(task.most) == size) return;
+  if (task.share && *task.share < size) {
     return Stop(task, fmt::format("its share is {} now", *task.share), false, now);
   }
   if (task.step < 0) return;  // It has not begun to train.
   const bool waits = std::ranges::any_of(
       nodes_, [&](const auto& node) { return node.first.task == task.name && node.second.phase == NodePhase::kWaits; });
   if (!waits) return;
-  const std::vector<std::string> ready = ReadyNodes(task);
-  const auto size = std::ssize(task.members);
+  const std::vector<std::string> ready = ReadyNodes(task, now);
   const std::int64_t possible = size + std::ssize(ready) - (task.share ? 0 : spares_);
   if (ready.empty() || std::min(task.share.value_or(task.most), possible) <= size) return;
-  if (task.share && possible < *task.share && now - task.shared < kForMoreNodes) return;
+  if (task.share && possible < *task.share && MayGetNodes(task, now)) return;
   Stop(task, fmt::format("node {} comes", ready.front()), false, now);
 }
 
@@ -279,7 +285,7 @@ llvm::Error Coordination::Replay(const CoordinatorEntry& entry, double at) {
   } else if (entry.event == "drained" || entry.event == "undrained") {
     LeaveOut(entry.node, entry.event == "drained" ? entry.reason : "");
   } else if (entry.event == "share") {
-    task.share = entry.share;
+    if (cluster_ != nullptr) task.share = entry.share;
   } else {
     return Fail(ErrorCode::kBadData, "`{}` is not an event", entry.event);
   }

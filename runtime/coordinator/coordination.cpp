@@ -72,7 +72,7 @@ void Coordination::Begin(double now) {
     job.changed = now;
     if (job.phase == TaskPhase::kRuns) job.pace.emplace(now);
   }
-  if (!jobs_.empty()) plans_from_ = now + kAfterRestart;
+  plans_from_ = now + kAfterRestart;
 }
 
 void Coordination::Refuse(Connection to, std::string reason, bool refused) {
@@ -85,9 +85,7 @@ void Coordination::Refuse(Connection to, std::string reason, bool refused) {
 std::string Coordination::RefusalOfName(const AgentMessage& message) const {
   for (const auto& [id, node] : nodes_) {
     const bool is_task = id.task == message.task;
-    const bool may_wait =
-        cluster_ != nullptr && (message.kind == AgentMessage::Kind::kJoin || jobs_.contains(message.task));
-    if (id.node != message.node || (may_wait && !is_task)) continue;
+    if (id.node != message.node || (cluster_ != nullptr && !is_task)) continue;
     // The same agent, whose earlier connection has gone without a word.
     const bool is_same = is_task && message.port != 0 && node.host == message.host && node.port == message.port;
     if (node.connection && !is_same) {
@@ -104,15 +102,9 @@ std::string Coordination::RefusalOfName(const AgentMessage& message) const {
   return "";
 }
 
-// H2, tasks without a share, and two jobs of one name.
+// H2, and two jobs of one name.
 std::string Coordination::RefusalOf(const AgentMessage& message) const {
   if (std::string reason = RefusalOfName(message); !reason.empty()) return reason;
-  const bool is_planned = cluster_ == nullptr || std::ranges::any_of(cluster_->tasks, [&](const Task& task) {
-                            return task.name == message.task;
-                          });
-  if (!is_planned) {
-    return fmt::format("task `{}` is not in the file of tasks that the coordinator was started with", message.task);
-  }
   const auto job = jobs_.find(message.task);
   if (job == jobs_.end()) return "";
   const bool is_other = job->second.least != message.least || job->second.most != message.most;
@@ -129,6 +121,13 @@ std::string Coordination::RefusalOf(const AgentMessage& message) const {
 
 void Coordination::OnNode(Connection from, const AgentMessage& message, double now) {
   if (std::string reason = RefusalOf(message); !reason.empty()) return Refuse(from, std::move(reason), true);
+  const bool is_planned =
+      cluster_ == nullptr || std::ranges::find(cluster_->tasks, message.task, &Task::name) != cluster_->tasks.end();
+  if (!is_planned) {  // Other tasks get its nodes: its processes end.
+    return Refuse(
+        from, fmt::format("task `{}` is not in the file of tasks that the coordinator was started with", message.task),
+        message.kind == AgentMessage::Kind::kJoin);
+  }
   const NodeId id{message.task, message.node};
   Node& node = NodeOf(id);
   const bool has_nodes = std::ranges::any_of(
@@ -158,12 +157,13 @@ void Coordination::OnNode(Connection from, const AgentMessage& message, double n
 
 // H1: processes of another epoch are stopped. A coordinator that knows nothing of the task takes it over as it is.
 void Coordination::OnResume(Node& node, const std::string& name, Job& task, const AgentMessage& message, double now) {
-  const bool is_unknown = task.epoch == 0 || (task.phase == TaskPhase::kRuns && task.epoch == message.epoch);
+  const bool is_known = task.epoch == 0 || (task.phase == TaskPhase::kRuns && task.epoch == message.epoch);
+  const bool may_run = is_known && !WorksForAnother(task, name);  // H2.
   node.host = message.host;
   node.port = message.port;
   node.phase = NodePhase::kRuns;
   node.epoch = message.epoch;
-  if (is_unknown) {
+  if (may_run) {
     if (task.epoch == 0) {
       task.epoch = message.epoch;
       task.phase = TaskPhase::kRuns;
@@ -315,7 +315,9 @@ void Coordination::Lose(const NodeId& id, Node& node, double now, const std::str
   effects_.entries.push_back({.event = "lost", .task = id.task, .node = id.node, .epoch = task.epoch, .reason = why});
   const bool is_wanted = task.phase == TaskPhase::kRuns || task.phase == TaskPhase::kForms;
   const bool has_others = std::ranges::any_of(  // That wait for other tasks.
-      nodes_, [&](const auto& other) { return other.first.node == id.node && other.second.phase != NodePhase::kGone; });
+      nodes_, [&](const auto& other) {
+        return other.first.node == id.node && (other.second.connection || other.second.phase == NodePhase::kRuns);
+      });
   if (has_machine_gone && is_wanted && !has_others) effects_.lost.push_back(effects_.entries.back());
   if (task.phase == TaskPhase::kRuns && IsMember(task, id.node)) Decide(task, "lost connection", id.node, now);
 }
@@ -326,6 +328,7 @@ void Coordination::OnTick(double now) {
     Lose(id, node, now, fmt::format("nothing is heard of it for {} s", kDeadAfter), true);
   }
   PlanShares(now);
+  MakeRoom(now);
   for (auto& [name, task] : jobs_) {
     if (task.suspect && now >= task.suspect->until && !MayBeExplained(task)) {
       const Suspect suspect = *std::exchange(task.suspect, std::nullopt);

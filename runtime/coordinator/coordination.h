@@ -117,7 +117,6 @@ class Coordination {
     std::optional<Suspect> suspect;
     std::string reason;                 // Why it is parked.
     std::optional<std::int64_t> share;  // Of the cluster's nodes. Nothing: there is no plan.
-    double shared = 0;                  // When.
     bool operator==(const Job&) const = default;
   };
 
@@ -147,7 +146,7 @@ class Coordination {
   void Close(const Job& job, const std::string& reason, bool is_good);
   void Form(Job& job, double now);
   void Resize(Job& job, double now);
-  std::vector<std::string> ReadyNodes(const Job& job) const;
+  std::vector<std::string> ReadyNodes(const Job& job, double now) const;
   void Start(Job& job, std::vector<std::string> members, double now);
   void SendWorld(const Job& job, std::size_t rank);
   bool HasProcesses(const std::string& task) const;
@@ -159,11 +158,19 @@ class Coordination {
 
   // shares.cpp
   void PlanShares(double now);
-  std::vector<Job*> JobsThatAreThere();
-  std::set<std::string> NodesThatAreThere() const;
+  static bool IsThere(const Node& node, double now);
+  std::vector<Job*> JobsThatAreThere(double now);
+  std::set<std::string> NodesThatAreThere(double now) const;
+  std::int64_t AgentsOf(const Job& job, double now) const;
   std::vector<std::string> MembersThatAreThere(const Job& job) const;
-  Cluster ClusterNow(const std::vector<Job*>& jobs, std::int64_t nodes, NextEvent& event) const;
-  bool IsTaken(const Job& job, const std::string& node) const;
+  const Task& PlannedTask(const Job& job) const;
+  Cluster ClusterNow(const std::vector<Job*>& jobs, std::int64_t nodes, NextEvent& event, double now) const;
+  bool MayGetNodes(const Job& job, double now) const;
+  void MakeRoom(double now);
+  bool IsNeeded(const Job& job, const std::string& node, double now) const;
+  void PutNeededLast(const Job& job, std::vector<std::string>& nodes, double now) const;
+  bool IsTaken(const Job& job, const std::string& node, double now) const;
+  bool WorksForAnother(const Job& job, const std::string& node) const;
 
   std::int64_t spares_;
   const Cluster* cluster_;
@@ -171,6 +178,7 @@ class Coordination {
   std::map<NodeId, Node> nodes_;
   std::map<Connection, NodeId> names_;  // Of the nodes that are connected.
   std::string planned_for_;             // The nodes and tasks of the last plan.
+  double planned_ = 0;                  // When.
   double plans_from_ = 0;
   CoordinatorEffects effects_;
 };

@@ -8,90 +8,166 @@
 #include "runtime/coordinator/coordination.h"
 
 namespace ucp {
+namespace {
 
-// That have an agent, or processes, and are not left out.
-std::set<std::string> Coordination::NodesThatAreThere() const {
+constexpr double kMayComeBack = 5;
+constexpr double kForOtherNodes = 10;  // After a plan.
+constexpr double kForSlowStops = 120;  // … while another task stops.
+
+}  // namespace
+
+// An agent whose connection has just broken may come back.
+bool Coordination::IsThere(const Node& node, double now) {
+  const bool is_there = node.connection || node.phase == NodePhase::kRuns || now - node.heard <= kMayComeBack;
+  return is_there && node.left_out.empty();
+}
+
+std::set<std::string> Coordination::NodesThatAreThere(double now) const {
   std::set<std::string> nodes;
   for (const auto& [id, node] : nodes_) {
-    const bool is_there = node.connection || node.phase == NodePhase::kRuns;
-    if (is_there && node.left_out.empty()) nodes.insert(id.node);
+    if (IsThere(node, now)) nodes.insert(id.node);
   }
   return nodes;
 }
 
-// In the order of the file.
-std::vector<Coordination::Job*> Coordination::JobsThatAreThere() {
-  std::vector<Job*> jobs;
-  for (const Task& task : cluster_->tasks) {
-    const auto job = jobs_.find(task.name);
-    if (job == jobs_.end()) continue;
-    const bool has_agents = std::ranges::any_of(nodes_, [&](const auto& node) {
-      return node.first.task == task.name && (node.second.connection || node.second.phase == NodePhase::kRuns);
-    });
-    const bool is_over = job->second.phase == TaskPhase::kEnded || job->second.phase == TaskPhase::kParked;
-    if (has_agents && !is_over) jobs.push_back(&job->second);
-  }
-  return jobs;
-}
-
+// A member that has ended has done its part.
 std::vector<std::string> Coordination::MembersThatAreThere(const Job& job) const {
   std::vector<std::string> members;
   std::ranges::copy_if(job.members, std::back_inserter(members), [&](const std::string& member) {
     const Node* node = Find(job, member);
-    return node != nullptr && node->left_out.empty() && (node->connection || node->phase == NodePhase::kRuns);
+    if (node == nullptr || !node->left_out.empty()) return false;
+    return node->connection || node->phase == NodePhase::kRuns || node->phase == NodePhase::kEnded;
   });
   return members;
 }
 
+// The most nodes that it can have.
+std::int64_t Coordination::AgentsOf(const Job& job, double now) const {
+  const auto count = std::ranges::count_if(
+      nodes_, [&](const auto& node) { return node.first.task == job.name && IsThere(node.second, now); });
+  return std::max<std::int64_t>(count, std::ssize(MembersThatAreThere(job)));
+}
+
+const Task& Coordination::PlannedTask(const Job& job) const {
+  return *std::ranges::find(cluster_->tasks, job.name, &Task::name);
+}
+
+// That have enough agents, in the order of the file.
+std::vector<Coordination::Job*> Coordination::JobsThatAreThere(double now) {
+  std::vector<Job*> jobs;
+  for (const Task& task : cluster_->tasks) {
+    const auto found = jobs_.find(task.name);
+    if (found == jobs_.end()) continue;
+    Job& job = found->second;
+    const bool is_over = job.phase == TaskPhase::kEnded || job.phase == TaskPhase::kParked;
+    const std::int64_t agents = is_over ? 0 : AgentsOf(job, now);
+    if (agents > 0 && agents >= std::max(task.least_nodes, job.least)) jobs.push_back(&job);
+  }
+  return jobs;
+}
+
 // The first task that has lost a node stops in any case, which the event says.
-Cluster Coordination::ClusterNow(const std::vector<Job*>& jobs, std::int64_t nodes, NextEvent& event) const {
-  Cluster now{.node_mtbf = cluster_->node_mtbf, .network = cluster_->network};
+Cluster Coordination::ClusterNow(const std::vector<Job*>& jobs, std::int64_t nodes, NextEvent& event,
+                                 double now) const {
+  Cluster cluster{.node_mtbf = cluster_->node_mtbf, .network = cluster_->network};
   std::int64_t promised = 0;
   std::int64_t used = 0;
   for (const Job* job : jobs) {
-    Task task = *std::ranges::find(cluster_->tasks, job->name, &Task::name);
+    Task task = PlannedTask(*job);
+    const std::int64_t most = std::min(job->most, AgentsOf(*job, now));
     task.least_nodes = std::max(task.least_nodes, job->least);
-    task.speeds.resize(std::min(task.speeds.size(), static_cast<std::size_t>(job->most) + 1));
+    task.speeds.resize(std::min(task.speeds.size(), static_cast<std::size_t>(most) + 1));
     task.nodes = std::ssize(MembersThatAreThere(*job));
     used += task.nodes;
     promised += Promise(task);
-    if (event.kind == ClusterEvent::kNothing && task.nodes < std::ssize(job->members)) {
-      event = {ClusterEvent::kNodeLost, now.tasks.size()};
+    const bool has_lost = task.nodes < std::ssize(job->members) && job->share != 0;
+    if (event.kind == ClusterEvent::kNothing && has_lost) {
+      event = {ClusterEvent::kNodeLost, cluster.tasks.size()};
       ++task.nodes;
     }
-    now.tasks.push_back(std::move(task));
+    cluster.tasks.push_back(std::move(task));
   }
-  now.nodes = std::max(used, std::min(nodes, std::max(nodes - spares_, promised)));
-  if (event.kind == ClusterEvent::kNodeLost) ++now.nodes;
-  return now;
+  cluster.nodes = std::max(used, std::min(nodes, std::max(nodes - spares_, promised)));
+  if (event.kind == ClusterEvent::kNodeLost) ++cluster.nodes;
+  return cluster;
 }
 
 void Coordination::PlanShares(double now) {
   if (cluster_ == nullptr || now < plans_from_) return;
-  const std::set<std::string> nodes = NodesThatAreThere();
-  const std::vector<Job*> jobs = JobsThatAreThere();
+  const std::set<std::string> nodes = NodesThatAreThere(now);
+  const std::vector<Job*> jobs = JobsThatAreThere(now);
   std::string planned_for = fmt::format("{}", fmt::join(nodes, "\n"));
-  for (const Job* job : jobs) planned_for += fmt::format("\n\n{}\n{} {}", job->name, job->least, job->most);
+  for (const Job* job : jobs) {
+    planned_for += fmt::format("\n\n{}\n{} {} {}", job->name, job->least, job->most, AgentsOf(*job, now));
+  }
   if (planned_for == planned_for_) return;
   planned_for_ = std::move(planned_for);
+  planned_ = now;
   NextEvent event;
-  const Cluster cluster = ClusterNow(jobs, std::ssize(nodes), event);
+  const Cluster cluster = ClusterNow(jobs, std::ssize(nodes), event, now);
   const Allocation best = BestAllocation(cluster, event);
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    if (jobs[i]->share == best.nodes[i]) continue;
-    jobs[i]->share = best.nodes[i];
-    jobs[i]->shared = now;
-    effects_.entries.push_back(
-        {.event = "share",
-         .task = jobs[i]->name,
-         .reason = fmt::format("{} {} for {} {}", nodes.size(), nodes.size() == 1 ? "node" : "nodes", jobs.size(),
-                               jobs.size() == 1 ? "task" : "tasks"),
-         .share = best.nodes[i]});
+  const std::string reason = fmt::format("{} {} for {} {}", nodes.size(), nodes.size() == 1 ? "node" : "nodes",
+                                         jobs.size(), jobs.size() == 1 ? "task" : "tasks");
+  for (auto& [name, job] : jobs_) {
+    const auto planned = std::ranges::find(jobs, &job);
+    if (planned == jobs.end() && job.phase != TaskPhase::kForms) continue;
+    const std::int64_t share = planned == jobs.end() ? 0 : best.nodes[static_cast<std::size_t>(planned - jobs.begin())];
+    if (job.share == share) continue;
+    job.share = share;
+    effects_.entries.push_back({.event = "share", .task = name, .reason = reason, .share = share});
   }
 }
 
+// Soon after a plan others give nodes up, which takes an iteration.
+bool Coordination::MayGetNodes(const Job& job, double now) const {
+  if (now - planned_ < kForOtherNodes) return true;
+  return now - planned_ < kForSlowStops &&
+         std::ranges::any_of(
+             jobs_,
+             [&](const auto& other) {
+               return other.first != job.name && other.second.phase == TaskPhase::kForms && HasProcesses(other.first);
+             });
+}
+
+// Another task waits for nodes, and cannot begin without some that others have.
+bool Coordination::IsNeeded(const Job& job, const std::string& node, double now) const {
+  if (cluster_ == nullptr) return false;
+  return std::ranges::any_of(jobs_, [&](const auto& entry) {
+    const auto& [name, other] = entry;
+    const bool waits = name != job.name && other.phase == TaskPhase::kForms && other.share.value_or(0) > 0 &&
+                       now - other.changed > kForOtherNodes && !HasProcesses(name) && !MayGetNodes(other, now);
+    if (!waits) return false;
+    const Node* found = Find(other, node);
+    return found != nullptr && found->connection && found->phase == NodePhase::kWaits;
+  });
+}
+
+void Coordination::PutNeededLast(const Job& job, std::vector<std::string>& nodes, double now) const {
+  std::ranges::stable_partition(nodes, [&](const std::string& node) { return !IsNeeded(job, node, now); });
+}
+
+// A task begins again on other nodes, where one that waits can use none but its.
+void Coordination::MakeRoom(double now) {
+  if (cluster_ == nullptr) return;
+  for (auto& [name, job] : jobs_) {
+    if (job.phase != TaskPhase::kRuns || job.step < 0) continue;
+    const auto needed = std::ranges::find_if(
+        job.members, [&, &of = job](const std::string& member) { return IsNeeded(of, member, now); });
+    if (needed == job.members.end()) continue;
+    const std::vector<std::string> ready = ReadyNodes(job, now);
+    if (ready.empty() || IsNeeded(job, ready.front(), now)) continue;
+    Stop(job, fmt::format("another task needs node {}", *needed), false, now);
+  }
+}
+
+bool Coordination::WorksForAnother(const Job& job, const std::string& node) const {
+  return std::ranges::any_of(nodes_, [&](const auto& other) {
+    return other.first.node == node && other.first.task != job.name && other.second.phase == NodePhase::kRuns;
+  });
+}
+
 // It works for another task, or was in the last epoch of one that forms anew and may have it again.
-bool Coordination::IsTaken(const Job& job, const std::string& node) const {
+bool Coordination::IsTaken(const Job& job, const std::string& node, double now) const {
   if (cluster_ == nullptr) return false;
   return std::ranges::any_of(jobs_, [&](const auto& entry) {
     const auto& [name, other] = entry;
@@ -99,7 +175,8 @@ bool Coordination::IsTaken(const Job& job, const std::string& node) const {
     const Node* found = Find(other, node);
     if (found != nullptr && found->phase == NodePhase::kRuns) return true;
     if (other.phase != TaskPhase::kForms) return false;
-    const std::vector<std::string> members = MembersThatAreThere(other);
+    std::vector<std::string> members = MembersThatAreThere(other);
+    PutNeededLast(other, members, now);
     const auto place = std::ranges::find(members, node);
     return place != members.end() && place - members.begin() < other.share.value_or(0);
   });

@@ -171,12 +171,11 @@ class Coordinate(CoordinatorTest):
         self.start("--tasks", "tasks.json")
         agent = Agent(self.port)
         agent.join("n1", 1)
-        self.assertEqual(agent.hear()["type"], "world")
         stranger = Agent(self.port)
         stranger.join("n2", 1, task="u")
         self.assertIn("task `u` is not in the file of tasks", stranger.hear()["reason"])
         (status,) = json.loads(self.ask("status", "--json").stdout)["tasks"]
-        self.assertEqual((status["share"], status["nodes"]), (1, ["n1"]))
+        self.assertEqual((status["task"], status["share"], status["nodes"]), ("t", None, []))  # It plans after 10 s.
         agent.close()
         stranger.close()
 

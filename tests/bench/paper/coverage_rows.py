@@ -20,7 +20,7 @@ from fixtures.dcp_continue import Continuation, continue_from
 from fixtures.dcp_resume import Resume, go_on
 from fixtures.fingerprints import differences
 from fixtures.jobs import Job
-from fixtures.megatron_core_cases import GPT, LLAMA, MegatronCase
+from fixtures.megatron_core_cases import GPT, LLAMA, MIXTURE, MegatronCase
 from fixtures.serve import Conversion
 from test_acceptance import noise
 from test_native import Recut
@@ -89,7 +89,8 @@ def of_megatron(change: str, layouts: str, source: MegatronCase, target: Megatro
     def ours(bench: Bench) -> list[str]:
         root, _, truth = saved_by_megatron(bench, source)
         kind = "fully_reshardable" if target.sharding else "not_distributed"
-        folder = next(bench.convert(root, "--to", f"megatron:optimizer={kind}").glob("iter_*"))
+        strategy = f"megatron:optimizer={kind}" + (f",ep={target.ep}" if target.ep != source.ep else "")
+        folder = next(bench.convert(root, "--to", strategy).glob("iter_*"))
         job = replace(target, sharding="fully_reshardable" if target.sharding else "")
         return differences(truth, bench.on_ranks(job.world, load_by_megatron, case=job, folder=folder), KINDS)
 
@@ -164,6 +165,8 @@ def rows_of_megatron() -> Iterator[Row]:
                           replace(gpt, dp=2, sharding=sharding))  # fmt: skip
     yield of_megatron("TP, PP and DP", "TP 2 x PP 2 x DP 2 → PP 4 x DP 2", replace(llama, tp=2, pp=2, dp=2),
                       replace(llama, pp=4, dp=2))  # fmt: skip
+    experts = MegatronCase("experts", MIXTURE | sizes, dp=2)
+    yield of_megatron("EP", "experts, EP 2 → 1, DP 2", replace(experts, ep=2), experts)
     buckets = replace(gpt, pp=2, dp=2, bucket_size=1500)
     yield of_megatron("none", "PP 2 x DP 2, gradients in several buckets", buckets, buckets)
 

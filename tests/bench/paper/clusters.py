@@ -24,12 +24,12 @@ def gpt(layers: int, hidden: int, heads: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Size:
-    """A row of the paper, in minutes, and the layouts that we choose for its number of GPUs."""
+    """A row of the paper, in minutes where it has some, and the layouts that we choose for its number of GPUs."""
 
     name: str
     nodes: int
-    transform: float
-    load: float
+    transform: float | None
+    load: float | None
     source: str
     target: str
     dims: dict[str, int]
@@ -38,6 +38,8 @@ class Size:
 
 
 PHI = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 6400, "experts": 16, "vocab": 32064}
+BLOOM = {"layers": 70, "hidden": 14336, "heads": 112, "ffn": 57344, "vocab": 250680}
+STAGES = "+".join("5" + 10 * "6" + "5")  # Its 70 layers do not divide over 12.
 SIZES = [
     Size("GPT-3 7B", 4, 0.73, 0.36, "tp=2,pp=2,dp=8,zero=1", "tp=4,pp=2,dp=4,zero=1", gpt(32, 4096, 32)),
     Size("GPT-3 13B", 8, 1.17, 0.47, "tp=4,pp=2,dp=8,zero=1", "tp=2,pp=4,dp=8,zero=1", gpt(40, 5120, 40)),
@@ -45,6 +47,8 @@ SIZES = [
     Size("GPT-3 176B", 48, 1.67, 0.68, "tp=8,pp=12,dp=4,zero=1", "tp=4,pp=12,dp=8,zero=1", gpt(96, 12288, 96)),
     Size("GPT-3 1T", 128, 2.93, 0.69, "tp=8,pp=16,dp=8,zero=1", "tp=4,pp=32,dp=8,zero=1", gpt(128, 25600, 160),
          rate="3GB/s"),
+    Size("BLOOM 176B", 24, None, None, f"tp=4,pp={STAGES},dp=8,zero=1", f"tp=4,pp={STAGES},dp=4,zero=1", BLOOM,
+         "megatron_deepspeed_bloom"),
 ]  # fmt: skip
 
 
@@ -58,12 +62,18 @@ def plan(size: Size, to: str) -> dict[str, Any]:
     return report
 
 
+def minutes(number: float | None) -> str:
+    """In seconds."""
+    return "" if number is None else f"{60 * number:.0f} s"
+
+
 def row(size: Size) -> list[str]:
     """The paper's times, and ours to the universal folder and straight to the files of the target."""
     universal, native = plan(size, "universal"), plan(size, f"deepspeed:{size.target}")
     return [
-        size.name, f"{size.nodes} x {size.rate}", f"{60 * size.transform:.0f} s", f"{60 * size.load:.0f} s",
-        f"`{size.source}` → `{size.target}`", f"{native['bytes_to_copy'] / 1e9:,.0f} GB",
+        size.name, f"{size.nodes} x {size.rate}", minutes(size.transform), minutes(size.load),
+        f"`{size.source}` → `{size.target}`".replace(STAGES, "5+6+…+6+5"),
+        f"{native['bytes_to_copy'] / 1e9:,.0f} GB",
         f"{universal['seconds']:.1f} s", f"{native['seconds']:.1f} s",
         f"{native['planning_seconds'] + native['verifying_seconds']:.2f} s",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""coverage.py [--write]: table 1 of the paper as it is today, from runs of PyTorch, Megatron Core and DeepSpeed.
+"""coverage.py [--write]: table 1 and figure 8 of the paper today, by PyTorch, Megatron Core and DeepSpeed.
 
 Each row is a change of layout. One job saves, and a job of the other layout loads in the framework's own way; then the
 same checkpoint goes through `ucprun convert`. All that the second job holds is compared bit for bit with the first.
@@ -21,6 +21,20 @@ from fixtures.serve import Engines
 
 TOOLS = ("torch", "megatron-core", "deepspeed")
 RESULTS = page.PICTURES / "coverage.json"
+# The rows of each change of figure 8, and who fails at it in the paper.
+FIGURE_8 = [
+    ("(a) fewer data-parallel ranks", "", {"PyTorch DCP": "FSDP2 4 → 3",
+                                           "Megatron Core": "DP 4 → 2, `fully_reshardable`",
+                                           "DeepSpeed": "ZeRO-1, DP 4 → 2"}),
+    ("(b) to ZeRO", "MCP", {"PyTorch DCP": "DDP 4 → FSDP2 4",
+                            "Megatron Core": "DP 2, plain optimizer → distributed optimizer",
+                            "DeepSpeed": "DP 2, float32 → ZeRO-1"}),
+    ("(c) other TP and PP", "DCP", {"PyTorch DCP": "PP 2 → FSDP2 2",
+                                    "Megatron Core": "TP 2 x PP 2 x DP 2 → PP 4 x DP 2",
+                                    "DeepSpeed": "PP 2 x TP 2 x DP 2 → TP 4"}),
+    ("(d) experts", "MCP", {"Megatron Core": "experts, EP 2 → 1, DP 2", "DeepSpeed": "experts, EP 2 → 4, DP 4"}),
+]  # fmt: skip
+TOOLS_OF_8 = ("PyTorch DCP", "Megatron Core", "DeepSpeed")
 Line = tuple[list[str], Verdict, Verdict]  # The words of a row, the framework's way, and ours.
 
 
@@ -56,6 +70,16 @@ def text_of(lines: list[Line]) -> str:
     return "\n".join([about, "", page.table(rows), *entries]) + "\n"
 
 
+def figure_8(lines: list[Line]) -> str:
+    """Its changes, from the rows of table 1: in the framework's own way, and through `ucprun convert`."""
+    found = {(words[1], words[2]): f"{theirs.word}; {ours.word}" for words, theirs, ours in lines}
+    rows = [["change", "fails in the paper", *TOOLS_OF_8]]
+    for change, fails, layouts in FIGURE_8:
+        cells = [f"{layouts[tool]}: {found[tool, layouts[tool]]}" if tool in layouts else "" for tool in TOOLS_OF_8]
+        rows.append([change, fails, *cells])
+    return page.table(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write the table into docs/paper.md")
@@ -79,6 +103,7 @@ def main() -> None:
         page.PICTURES.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps([[words, astuple(a), astuple(b)] for words, a, b in lines], indent=1) + "\n")
         page.write("coverage.py", text_of(lines))
+        page.write("coverage.py, figure 8", figure_8(lines))
 
 
 if __name__ == "__main__":

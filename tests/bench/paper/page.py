@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "paper.md"
@@ -39,6 +41,20 @@ def today() -> str:
 def versions(names: Iterable[str]) -> str:
     """Of these packages, and of Python."""
     return ", ".join([f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in names)])
+
+
+def keep(name: str, data: dict[str, Any], picture: str) -> None:
+    """The measurements of a figure, and its picture."""
+    PICTURES.mkdir(exist_ok=True)
+    (PICTURES / f"{name}.json").write_text(json.dumps(data, ensure_ascii=False) + "\n")
+    (PICTURES / f"{name}.svg").write_text(picture)
+
+
+def kept(name: str) -> dict[str, Any] | None:
+    """The measurements of an earlier run."""
+    place = PICTURES / f"{name}.json"
+    data: dict[str, Any] | None = json.loads(place.read_text()) if place.exists() else None
+    return data
 
 
 def write(script: str, text: str) -> None:

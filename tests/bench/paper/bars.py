@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-LEFT, WIDTH, STEP = 250, 360, 20
+LEFT, WIDTH, STEP = 250, 320, 20
 
 
 @dataclass(frozen=True)

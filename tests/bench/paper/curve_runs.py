@@ -178,10 +178,9 @@ FIRST, COMMON, ZERO = pipeline(2, 2, 2), pipeline(2, 2, 1), plain(2, 2, 1)
 
 def figure_7a(first: Layout, targets: list[Layout], dtype: str) -> list[Run]:
     """To every target, and what shows how much of the difference a conversion can be: the same layout from its own
-    files, the first target by DeepSpeed's own converter, and a run that had the layout of the target from the start.
-    That converter reads the pipeline alone."""
-    ways = ("deepspeed", "never") if first.model == PIPELINE else ("never",)
-    controls = [Run(first, first, dtype, "own"), *(Run(first, targets[0], dtype, way) for way in ways)]
+    files, the first target by DeepSpeed's own converter, and a run that had the layout of the target from the start."""
+    controls = [Run(first, first, dtype, "own"), Run(first, targets[0], dtype, "deepspeed"),
+                Run(first, targets[0], dtype, "never")]  # fmt: skip
     return [Run(first, target, dtype) for target in targets] + controls
 
 
@@ -208,7 +207,7 @@ def figures() -> dict[str, list[Run]]:
     sources = [FIRST, pipeline(1, 2, 2), pipeline(2, 1, 2), pipeline(1, 1, 4)]
     return {
         "7a": [run for dtype in ("fp32", "bf16") for run in figure_7a(FIRST, meshes, dtype)],
-        "7a-zero": [run for dtype in ("fp32", "bf16") for run in figure_7a(ZERO, stages, dtype)],
+        "7a-zero": [*(Run(ZERO, target, "fp32") for target in stages), Run(ZERO, ZERO, "fp32", "own")],
         "7b": [Run(source, COMMON, "fp32") for source in sources],
         "8": figure_8(),
         "9-dense": figure_9(DENSE, Mesh(pp=2, tp=2, dp=2), [Mesh(tp=4), Mesh(pp=2, dp=2)]),

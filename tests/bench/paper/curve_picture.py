@@ -50,13 +50,18 @@ def distances(top: int, curves: list[Curve], colours: dict[tuple[str, str], str]
     return parts
 
 
+def width_of(text: str) -> float:
+    """About so many units of the picture."""
+    return sum(7.2 if letter.isupper() or letter.isdigit() else 6.2 for letter in text)
+
+
 def legend(names: dict[tuple[str, str], str], colours: dict[tuple[str, str], str], has_control: bool) -> list[str]:
     """At the upper right, where losses leave room."""
     entries = [("saved after half of the steps, and went on", GREY, "5")]
     entries += [(name, colours[change], "2") for change, name in names.items() if change in colours]
     if has_control:
         entries.append(("had the first of these layouts from the start", GREY, '1" stroke-dasharray="4 2'))
-    left = round(700 - 6.2 * max(len(name) for name, _, _ in entries))
+    left = round(700 - max(map(width_of, (name for name, _, _ in entries))))
     parts = []
     for row, (name, colour, width) in enumerate(entries):
         y = 58 + 19 * row

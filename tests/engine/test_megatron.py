@@ -151,6 +151,19 @@ def test_inspect(name: str, run: Run) -> None:
     assert (f"the optimizer as `{case.sharding}`" in words) == says_sharding
 
 
+@pytest.mark.parametrize(
+    ("source", "left"), [("megatron_core/llama_tp2_pp2_dp2", ""), ("zero1_dp2", "ds_config, ds_version")]
+)
+def test_entries_of_an_engine(source: str, left: str, ucprun: Path, tmp_path: Path) -> None:
+    """A note names those of DeepSpeed that PyTorch does not have, and none that nobody saved."""
+    command = [str(ucprun), "convert", str(FIXTURES / source / "checkpoint"), str(tmp_path / "out"), "--to", "dcp"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    notes = " ".join(answer.stderr.split())
+    assert ("entries of the source's engine" in notes) == bool(left)
+    assert left in notes
+    assert "data_sampler" not in notes
+
+
 def test_verify(run: Run) -> None:
     run("verify", FIXTURES / "megatron_core" / "llama_tp2_pp2_dp2" / "checkpoint")
 

@@ -3,33 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <utility>
 
-#include "compiler/formats/identity.h"
+#include "compiler/formats/counted_entries.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::dcp {
-namespace {
-
-using pytorch::MakeInteger;
-using pytorch::MakeNone;
-
-}  // namespace
 
 std::set<std::string> TakeEngineEntries(TrainingState& training) {
   std::set<std::string> taken;
-  constexpr double kMostSteps = 9007199254740992;  // 2^53: every whole number up to it is a double.
-  const double step = OptimizerStep(training).value_or(0);
-  const auto steps = step >= 0 && step <= kMostSteps ? static_cast<std::int64_t>(step) : 0;
-  const std::array<std::pair<std::string_view, pytorch::ValuePtr>, 7> wanted = {{{"lr_scheduler", MakeNone()},
-                                                                                 {"data_sampler", MakeNone()},
-                                                                                 {"random_ltd", MakeNone()},
-                                                                                 {"skipped_steps", MakeInteger(0)},
-                                                                                 {"global_steps", MakeInteger(steps)},
-                                                                                 {"global_samples", MakeInteger(0)},
-                                                                                 {"dp_world_size", MakeInteger(1)}}};
   std::vector<pytorch::Entry>& client = training.ranks.front().client;
-  for (const auto& [key, otherwise] : wanted) {
+  for (const auto& [key, otherwise] : CountedEntries(training)) {
     const auto is_of_key = [name = key](const pytorch::Entry& entry) { return pytorch::AsText(*entry.key) == name; };
     const auto found = std::ranges::find_if(client, is_of_key);
     if (found == client.end() && training.groups.empty()) continue;

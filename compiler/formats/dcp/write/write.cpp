@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "compiler/formats/archive_composer.h"
+#include "compiler/formats/counted_entries.h"
 #include "compiler/formats/dcp/write/element_items.h"
 #include "compiler/formats/dcp/write/flatten.h"
 #include "compiler/formats/dcp/write/folder.h"
@@ -182,7 +183,7 @@ class Writer {
       const bool is_kept =
           of_source != nullptr ? of_source->engine_entries.contains(key) : is_schedule && !entry.value->is_none();
       if (is_kept) UCP_RETURN_IF_ERROR(AddOther(key, entry.value));
-      if (of_source == nullptr && !is_schedule) left.insert(key);
+      if (of_source == nullptr && !is_schedule && !IsCountedEntry(training, entry)) left.insert(key);
     }
     for (const Entry& entry : training.optimizer) {
       const auto key = pytorch::AsText(*entry.key).value_or("");

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "compiler/formats/archive_composer.h"
+#include "compiler/formats/counted_entries.h"
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/write/element_items.h"
 #include "compiler/formats/dcp/write/folder.h"
@@ -234,7 +235,9 @@ class Writer {
   void RemarkOnEngine() {
     if (options_.weights_alone || ContentOf(training()) != nullptr) return;
     std::set<std::string> left;
-    for (const Entry& entry : training().engine) left.emplace(pytorch::AsText(*entry.key).value_or(""));
+    for (const Entry& entry : training().engine) {
+      if (!IsCountedEntry(training(), entry)) left.emplace(pytorch::AsText(*entry.key).value_or(""));
+    }
     if (left.empty()) return;
     target_.remarks.push_back(fmt::format(
         "entries of the source's engine that Megatron Core does not have are left out: {}", fmt::join(left, ", ")));

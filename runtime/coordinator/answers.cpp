@@ -135,26 +135,26 @@ bool Coordination::HasProcesses(const std::string& task) const {
 }
 
 // Those that were in the last epoch come first, in its order, so that most of their state is where it was.
-std::vector<std::string> Coordination::ReadyNodes(const Job& task, double now) const {
+std::vector<std::string> Coordination::ReadyNodes(const Job& task) const {
   std::vector<std::string> ready;
   const auto add = [&](const std::string& name) {
     const auto found = nodes_.find({task.name, name});
     if (found == nodes_.end() || std::ranges::find(ready, name) != ready.end()) return;
     const Node& node = found->second;
     const bool may = node.connection && node.left_out.empty() && node.phase == NodePhase::kWaits;
-    if (may && !IsTaken(task, name, now)) ready.push_back(name);
+    if (may && !IsTaken(task, name)) ready.push_back(name);
   };
   for (const std::string& member : task.members) add(member);
   for (const auto& [id, node] : nodes_) {
     if (id.task == task.name) add(id.node);
   }
-  PutNeededLast(task, ready, now);
+  PutNeededLast(task, ready);
   return ready;
 }
 
 void Coordination::Form(Job& task, double now) {
   if (HasProcesses(task.name) || (cluster_ != nullptr && task.share.value_or(0) == 0)) return;
-  std::vector<std::string> ready = ReadyNodes(task, now);
+  std::vector<std::string> ready = ReadyNodes(task);
   const auto count = std::ssize(ready);
   if (count < task.least || (cluster_ != nullptr && count < PlannedTask(task).least_nodes)) return;
   const bool may_wait = task.members.empty() && count < task.most + spares_;
@@ -226,7 +226,7 @@ void Coordination::Resize(Job& task, double now) {
   const bool waits = std::ranges::any_of(
       nodes_, [&](const auto& node) { return node.first.task == task.name && node.second.phase == NodePhase::kWaits; });
   if (!waits) return;
-  const std::vector<std::string> ready = ReadyNodes(task, now);
+  const std::vector<std::string> ready = ReadyNodes(task);
   const std::int64_t possible = size + std::ssize(ready) - (task.share ? 0 : spares_);
   if (ready.empty() || std::min(task.share.value_or(task.most), possible) <= size) return;
   if (task.share && possible < *task.share && MayGetNodes(task, now)) return;

@@ -146,7 +146,7 @@ class Coordination {
   void Close(const Job& job, const std::string& reason, bool is_good);
   void Form(Job& job, double now);
   void Resize(Job& job, double now);
-  std::vector<std::string> ReadyNodes(const Job& job, double now) const;
+  std::vector<std::string> ReadyNodes(const Job& job) const;
   void Start(Job& job, std::vector<std::string> members, double now);
   void SendWorld(const Job& job, std::size_t rank);
   bool HasProcesses(const std::string& task) const;
@@ -167,18 +167,20 @@ class Coordination {
   Cluster ClusterNow(const std::vector<Job*>& jobs, std::int64_t nodes, NextEvent& event, double now) const;
   bool MayGetNodes(const Job& job, double now) const;
   void MakeRoom(double now);
-  bool IsNeeded(const Job& job, const std::string& node, double now) const;
-  void PutNeededLast(const Job& job, std::vector<std::string>& nodes, double now) const;
-  bool IsTaken(const Job& job, const std::string& node, double now) const;
+  void FindNeeds(double now);
+  bool IsNeeded(const Job& job, const std::string& node) const;
+  void PutNeededLast(const Job& job, std::vector<std::string>& nodes) const;
+  bool IsTaken(const Job& job, const std::string& node) const;
   bool WorksForAnother(const Job& job, const std::string& node) const;
 
   std::int64_t spares_;
   const Cluster* cluster_;
   std::map<std::string, Job> jobs_;
   std::map<NodeId, Node> nodes_;
-  std::map<Connection, NodeId> names_;  // Of the nodes that are connected.
-  std::string planned_for_;             // The nodes and tasks of the last plan.
-  double planned_ = 0;                  // When.
+  std::map<Connection, NodeId> names_;                   // Of the nodes that are connected.
+  std::string planned_for_;                              // The nodes and tasks of the last plan.
+  double planned_ = 0;                                   // When.
+  std::map<std::string, std::set<std::string>> needed_;  // The tasks that wait for each node, and have too few.
   double plans_from_ = 0;
   CoordinatorEffects effects_;
 };

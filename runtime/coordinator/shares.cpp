@@ -129,33 +129,40 @@ bool Coordination::MayGetNodes(const Job& job, double now) const {
              });
 }
 
-// Another task waits for nodes, and cannot begin without some that others have.
-bool Coordination::IsNeeded(const Job& job, const std::string& node, double now) const {
-  if (cluster_ == nullptr) return false;
-  return std::ranges::any_of(jobs_, [&](const auto& entry) {
-    const auto& [name, other] = entry;
-    const bool waits = name != job.name && other.phase == TaskPhase::kForms && other.share.value_or(0) > 0 &&
-                       now - other.changed > kForOtherNodes && !HasProcesses(name) && !MayGetNodes(other, now);
-    if (!waits) return false;
-    const Node* found = Find(other, node);
-    return found != nullptr && found->connection && found->phase == NodePhase::kWaits;
-  });
+void Coordination::FindNeeds(double now) {
+  needed_.clear();
+  for (const auto& [name, job] : jobs_) {
+    const bool waits = job.phase == TaskPhase::kForms && job.share.value_or(0) > 0 &&
+                       now - job.changed > kForOtherNodes && !HasProcesses(name) && !MayGetNodes(job, now);
+    if (!waits) continue;
+    for (const auto& [id, node] : nodes_) {
+      if (id.task == name && node.connection && node.phase == NodePhase::kWaits) needed_[id.node].insert(name);
+    }
+  }
 }
 
-void Coordination::PutNeededLast(const Job& job, std::vector<std::string>& nodes, double now) const {
-  std::ranges::stable_partition(nodes, [&](const std::string& node) { return !IsNeeded(job, node, now); });
+// Another task waits for nodes, and cannot begin without some that others have.
+bool Coordination::IsNeeded(const Job& job, const std::string& node) const {
+  const auto needed = needed_.find(node);
+  return needed != needed_.end() && needed->second.size() > needed->second.count(job.name);
+}
+
+void Coordination::PutNeededLast(const Job& job, std::vector<std::string>& nodes) const {
+  std::ranges::stable_partition(nodes, [&](const std::string& node) { return !IsNeeded(job, node); });
 }
 
 // A task begins again on other nodes, where one that waits can use none but its.
 void Coordination::MakeRoom(double now) {
   if (cluster_ == nullptr) return;
+  FindNeeds(now);
+  if (needed_.empty()) return;
   for (auto& [name, job] : jobs_) {
     if (job.phase != TaskPhase::kRuns || job.step < 0) continue;
-    const auto needed = std::ranges::find_if(
-        job.members, [&, &of = job](const std::string& member) { return IsNeeded(of, member, now); });
+    const auto needed =
+        std::ranges::find_if(job.members, [&, &of = job](const std::string& member) { return IsNeeded(of, member); });
     if (needed == job.members.end()) continue;
-    const std::vector<std::string> ready = ReadyNodes(job, now);
-    if (ready.empty() || IsNeeded(job, ready.front(), now)) continue;
+    const std::vector<std::string> ready = ReadyNodes(job);
+    if (ready.empty() || IsNeeded(job, ready.front())) continue;
     Stop(job, fmt::format("another task needs node {}", *needed), false, now);
   }
 }
@@ -167,7 +174,7 @@ bool Coordination::WorksForAnother(const Job& job, const std::string& node) cons
 }
 
 // It works for another task, or was in the last epoch of one that forms anew and may have it again.
-bool Coordination::IsTaken(const Job& job, const std::string& node, double now) const {
+bool Coordination::IsTaken(const Job& job, const std::string& node) const {
   if (cluster_ == nullptr) return false;
   return std::ranges::any_of(jobs_, [&](const auto& entry) {
     const auto& [name, other] = entry;
@@ -176,7 +183,7 @@ bool Coordination::IsTaken(const Job& job, const std::string& node, double now) 
     if (found != nullptr && found->phase == NodePhase::kRuns) return true;
     if (other.phase != TaskPhase::kForms) return false;
     std::vector<std::string> members = MembersThatAreThere(other);
-    PutNeededLast(other, members, now);
+    PutNeededLast(other, members);
     const auto place = std::ranges::find(members, node);
     return place != members.end() && place - members.begin() < other.share.value_or(0);
   });

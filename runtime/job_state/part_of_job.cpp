@@ -4,6 +4,8 @@
 //   of the part  |00001111|                    a tensor of 8 rows
 #include "runtime/job_state/part_of_job.h"
 
+#include <llvm/ADT/StringExtras.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -112,5 +114,7 @@ dcp::MachineFiles BoxesOfMachines(const JoinedState& joined, const std::vector<i
   }
   return files;
 }
+
+void NameSave(dcp::MachineFiles& files, std::string_view drawn) { files.save = llvm::toHex(drawn, /*LowerCase=*/true); }
 
 }  // namespace ucp

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "compiler/formats/file_of_save.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/units.h"
@@ -44,6 +45,9 @@ llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(ReadableFileSystem& fil
     UCP_ASSIGN_OR_RETURN(PathKind kind, files.Kind(JoinPath(found.root, file.path)));
     if (kind == PathKind::kMissing) elsewhere.push_back(file);
   }
+  std::vector<std::string> paths;
+  for (const ManifestFile& file : elsewhere) paths.push_back(file.path);
+  UCP_RETURN_IF_ERROR(CheckOneSave(files, found.root, paths));
   return elsewhere;
 }
 

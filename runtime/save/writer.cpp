@@ -278,6 +278,7 @@ class Writer {
   }
 
   void Write() {
+    if (llvm::Error error = ranks_.NameFiles(joined_)) return EndSave(std::move(error));
     const SaveMessage call = *ranks_.all.front().called;
     writing_ = Writing{call.path, {}, room_};
     WrittenSave::Job job{&joined_, ranks_.settings, call.path, call.tag, call.force};

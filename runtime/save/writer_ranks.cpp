@@ -14,6 +14,7 @@
 #include "compiler/support/error.h"
 #include "compiler/support/system_reason.h"
 #include "runtime/comm/machine_socket.h"
+#include "runtime/comm/proof.h"
 #include "runtime/comm/tcp.h"
 #include "runtime/job_state/part_of_job.h"
 #include "runtime/save/replicas.h"
@@ -209,8 +210,16 @@ llvm::Expected<JoinedState> WriterRanks::JoinedStates() const {
     std::vector<int> machines;
     for (const WriterRank& rank : all) machines.push_back(rank.machine);
     joined->machines = BoxesOfMachines(*joined, machines);
+    UCP_RETURN_IF_ERROR(NameFiles(*joined));
   }
   return joined;
+}
+
+llvm::Error WriterRanks::NameFiles(JoinedState& joined) const {
+  if (!joined.machines || joined.machines->machines == 1) return llvm::Error::success();
+  UCP_ASSIGN_OR_RETURN(const std::string drawn, RandomBytes(kDrawnBytes));
+  NameSave(*joined.machines, drawn);
+  return llvm::Error::success();
 }
 
 std::string WriterRanks::TextOf(llvm::function_ref<bool(const WriterRank&)> wanted) const {

@@ -61,6 +61,8 @@ struct WriterRanks {
   std::string NamedRank(std::size_t number) const;
   // The state that all hold together, or the part of it that one machine holds (SaverSettings::part).
   llvm::Expected<JoinedState> JoinedStates() const;
+  // Each save in parts has file names of its own. Fails with kIo.
+  [[nodiscard]] llvm::Error NameFiles(JoinedState& joined) const;
   // "rank 3 of 4", "ranks 1, 3 of 4"
   std::string TextOf(llvm::function_ref<bool(const WriterRank&)> wanted) const;
 };

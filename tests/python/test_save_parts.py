@@ -6,11 +6,14 @@ The truth is what the same job saves to a folder that all machines see, which ot
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 
 import forked
 import job
@@ -42,15 +45,24 @@ def joined(root: Path, machines: str, name: str) -> Path:
 
 
 def data_files(folder: Path) -> list[str]:
-    """Their names."""
-    return sorted(path.name for path in folder.glob("*.distcp"))
+    """Their names, without what only this save has in them."""
+    saves = {re.sub(r"^__\d+_0_|\.distcp$", "", path.name) for path in folder.glob("*.distcp")}
+    assert len(saves) == 1, saves
+    assert re.fullmatch("[0-9a-f]{16}", saves.pop())
+    return sorted(re.sub("_[0-9a-f]{16}", "", path.name) for path in folder.glob("*.distcp"))
+
+
+def file_of(folder: Path, machine: int) -> Path:
+    """The one with the elements that a machine keeps."""
+    (path,) = folder.glob(f"__{machine}_0_*.distcp")
+    return path
 
 
 def files_of(folder: Path) -> dict[str, set[str]]:
-    """The files in which the boxes of each key are."""
+    """The machines in whose files the boxes of each key are."""
     found: dict[str, set[str]] = {}
     for index, info in pickle.loads((folder / ".metadata").read_bytes()).storage_data.items():
-        found.setdefault(index.fqn, set()).add(info.relative_path)
+        found.setdefault(index.fqn, set()).add(re.sub("_[0-9a-f]{16}", "", info.relative_path))
     return found
 
 
@@ -72,12 +84,41 @@ def test_each_machine_keeps_what_its_ranks_hold(machines: str, staging: str, tmp
             assert torch.equal(found[f"own.{rank}"], torch.full((8 * MIB,), value + rank))
             assert files_of(union)[f"own.{rank}"] == {f"__{names.index(machine)}_0.distcp"}
     assert differences(read_flat(root / "union" / "2"), read_flat(root / "whole" / "2")) == []
-    mixed = joined(root, machines, "2")
-    shutil.copy(root / names[0] / "1" / "__0_0.distcp", mixed)  # A part of another save.
-    assert ucp.verify(mixed)["differences"] != []
     for report in told[0].values():
         assert len(report["parts"]) == len(names)
         assert report["bytes_exchanged"] < 65536  # All know `all` and `value`, which one of them stages.
+
+
+def test_parts_of_two_saves(tmp_path: Path, root: Path) -> None:
+    """They are refused by every reader, which names both, whichever was copied last; PyTorch misses a file."""
+    forked.run(parts_work.save_parts, 2, tmp_path, root=str(root), machines="ab")
+    for saves in (("1", "2"), ("2", "1")):
+        mixed = root / "mixed"
+        for machine, save in zip("ab", saves, strict=True):
+            shutil.copytree(root / machine / save, mixed, dirs_exist_ok=True)
+        other = file_of(root / "a" / saves[0], 0).name
+        missing = file_of(root / "a" / saves[1], 0).name
+        ids = [re.sub(r"^__0_0_|\.distcp$", "", name) for name in (other, missing)]
+        expected = (
+            f"`{mixed}` has parts of two saves: `{other}` is of the save {ids[0]}, and `{missing}` of the save "
+            f"{ids[1]}, which is listed, is missing; copy the parts of one save into a folder"
+        )
+        for reader in (
+            partial(ucp.convert, mixed, root / "out", to="safetensors"),
+            partial(ucp.inspect, mixed),
+            partial(ucp.load, mixed, to="universal"),
+            partial(ucp.verify, mixed),
+        ):
+            assert error_of(reader) == expected
+        assert not (root / "out").exists()
+        with pytest.raises(dcp.api.CheckpointException, match=missing):
+            dcp.load({"own.0": torch.zeros(8 * MIB)}, checkpoint_id=mixed, no_dist=True)
+        (mixed / other).unlink()
+        (mixed / missing).write_bytes((root / "a" / saves[1] / missing).read_bytes())
+        assert ucp.verify(mixed)["differences"] == []
+        shutil.copy(root / "a" / saves[0] / other, mixed)  # All files of one save, and a file of another one.
+        assert torch.equal(read_flat(mixed)["own.0"], torch.full((8 * MIB,), 2.0 if saves[1] == "1" else 3.0))
+        shutil.rmtree(mixed)
 
 
 def test_jobs_of_pytorch(tmp_path: Path, root: Path) -> None:
@@ -94,8 +135,8 @@ def test_jobs_of_pytorch(tmp_path: Path, root: Path) -> None:
 def test_one_machine_alone(tmp_path: Path, root: Path) -> None:
     """Its folder says which files are elsewhere."""
     forked.run(parts_work.save_parts, 2, tmp_path, root=str(root), machines="ab")
-    for number, machine, other in ((1, "a", "__1_0.distcp"), (2, "b", "__0_0.distcp")):
-        folder = root / machine / "2"
+    for number, machine, other_machine in ((1, "a", "b"), (2, "b", "a")):
+        folder, other = root / machine / "2", file_of(root / other_machine / "2", 2 - number).name
         said = error_of(lambda folder=folder: ucp.convert(folder, root / "out", to="safetensors"))
         assert said == f"`{folder / other}` is missing, and `.metadata` lists it; copy the whole checkpoint"
         assert not (root / "out").exists()

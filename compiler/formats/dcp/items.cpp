@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "compiler/formats/file_of_save.h"
 #include "compiler/support/checksum.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
@@ -55,6 +56,7 @@ llvm::Error Items::OpenFiles(const std::vector<std::string>& paths) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     const std::string whole = JoinPath(folder_, path);
     UCP_ASSIGN_OR_RETURN(const FileStatus status, file_system_.Status(whole));
+    if (status.kind == PathKind::kMissing) UCP_RETURN_IF_ERROR(CheckOneSave(file_system_, folder_, {&path, 1}));
     if (status.kind != PathKind::kFile) {
       return Fail(ErrorCode::kBadData, "`{}` is {}, and `.metadata` lists it; copy the whole checkpoint", whole,
                   status.kind == PathKind::kMissing ? "missing" : "not a file");

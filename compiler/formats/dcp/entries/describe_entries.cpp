@@ -114,7 +114,7 @@ class Description {
   // Those of a tensor; its states are cut as it is.
   std::optional<MachineFiles> MachinesByTensor() const {
     if (state_.machines == nullptr) return std::nullopt;
-    MachineFiles machines{state_.machines->machines, {}};
+    MachineFiles machines{state_.machines->machines, {}, state_.machines->save};
     for (const ModelEntry& tensor : roles_.tensors) {
       const auto held = state_.machines->boxes.find(tensor.entry->key);
       if (held != state_.machines->boxes.end()) machines.boxes.emplace(tensor.name, held->second);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "compiler/formats/dcp/write/style.h"
 #include "compiler/support/check.h"
 
 namespace ucp::dcp {
@@ -61,7 +62,9 @@ void ElementItems::Add(Folder& folder, WrittenEntry& entry, const Elements& elem
 
 void ElementItems::Write(Folder& folder, TorchRelease release) {
   const auto part = part_ == nullptr ? std::nullopt : std::optional(part_->number);
-  for (const PlacedElements& placed : folder.Write(target_, release, part)) {
+  const MachineFiles* machines = MachineFilesOf(request_.training);
+  const std::string_view save = machines == nullptr ? "" : std::string_view(machines->save);
+  for (const PlacedElements& placed : folder.Write(target_, release, part, save)) {
     const BufferId buffer =
         target_.storage.Add(Buffer{placed.elements.dtype, placed.count, {{placed.record, 0, placed.count}}});
     holders_[placed.elements.holder].sets[placed.elements.box].push_back({placed.elements.state, buffer});

@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "compiler/formats/dcp/write/data_files.h"
+#include "compiler/formats/file_of_save.h"
 #include "compiler/support/error.h"
 
 namespace ucp::dcp {
 
-std::string DataFileName(std::int64_t rank) { return fmt::format("__{}_0.distcp", rank); }
+std::string DataFileName(std::int64_t rank, std::string_view save) {
+  return FileOfSave(fmt::format("__{}_0", rank), save, ".distcp");
+}
 
 llvm::Expected<WrittenEntry*> Folder::NewEntry(EntryPath path) {
   std::string key = KeyOf(path);
@@ -33,7 +36,8 @@ void Folder::AddElements(std::int64_t rank, const SharedArchive* archive, Elemen
   of_rank_[rank].push_back({entries_.size() - 1, entries_.back().chunks.size() - 1, archive, std::move(elements)});
 }
 
-std::vector<PlacedElements> Folder::Write(TargetFiles& target, TorchRelease release, std::optional<std::int64_t> part) {
+std::vector<PlacedElements> Folder::Write(TargetFiles& target, TorchRelease release, std::optional<std::int64_t> part,
+                                          std::string_view save) {
   if (!path_.empty()) target.directories.push_back(path_.substr(0, path_.size() - 1));
   std::vector<Item>& first = of_rank_[0];
   first.insert(first.begin(), known_.begin(), known_.end());
@@ -41,7 +45,7 @@ std::vector<PlacedElements> Folder::Write(TargetFiles& target, TorchRelease rele
   std::vector<PlacedElements> all;
   std::vector<std::string> files;
   for (const auto& [rank, items] : of_rank_) {
-    files.push_back(DataFileName(part.value_or(rank)));
+    files.push_back(DataFileName(part.value_or(rank), save));
     DataFile file(target, path_ + files.back());
     for (const Item& item : items) {
       const PlacedArchive placed = file.Append(*item.archive);

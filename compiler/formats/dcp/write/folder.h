@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -30,8 +31,8 @@ struct PlacedElements {
   RecordId record;
 };
 
-// "__3_0.distcp"
-std::string DataFileName(std::int64_t rank);
+// "__3_0.distcp", or that of a save (file_of_save.h).
+std::string DataFileName(std::int64_t rank, std::string_view save = "");
 
 class Folder {
  public:
@@ -47,8 +48,9 @@ class Folder {
   void AddElements(std::int64_t rank, const SharedArchive* archive, Elements elements);
 
   // Adds the files to `target`. Returns where the elements go. Call once, last. `part`: the number of the part of a
-  // checkpoint that the folder is, in the one file that it has.
-  std::vector<PlacedElements> Write(TargetFiles& target, TorchRelease release, std::optional<std::int64_t> part);
+  // checkpoint that the folder is, in the one file that it has. `save`: in the names of its files; empty: in none.
+  std::vector<PlacedElements> Write(TargetFiles& target, TorchRelease release, std::optional<std::int64_t> part,
+                                    std::string_view save = "");
 
  private:
   struct Item {

@@ -7,7 +7,7 @@ namespace ucp::dcp {
 FileReaders ReadersOf(const MachineFiles& machines, const TargetFiles& target) {
   std::map<std::string, int> machine_of_name;
   for (std::int64_t machine = 0; machine < machines.machines; ++machine) {
-    machine_of_name.emplace(DataFileName(machine), static_cast<int>(machine));
+    machine_of_name.emplace(DataFileName(machine, machines.save), static_cast<int>(machine));
   }
   std::vector<std::vector<int>> of_files;
   for (const StoredFile& file : target.storage.files) {

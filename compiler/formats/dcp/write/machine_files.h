@@ -17,6 +17,7 @@ namespace ucp::dcp {
 struct MachineFiles {
   std::int64_t machines = 1;
   std::map<std::string, std::vector<std::pair<Box, std::int64_t>>> boxes;  // By tensor: each with its machine.
+  std::string save = {};  // In the names of the data files, so that those of two saves differ. Empty: in none.
 };
 
 // Returns the machines, as ranks of a job, that open each file: a data file is its machine's, and others are for all.

@@ -37,6 +37,7 @@ llvm::Expected<LoadOptions> OwnOptions(const LoadSettings& settings) {
   LoadOptions options;
   UCP_ASSIGN_OR_RETURN(options.threads, ThreadsOf(settings.threads));
   options.memory_bytes = settings.memory_bytes;
+  options.device_memory_bytes = settings.device_memory_bytes;
   options.check_source = settings.verify;
   options.cancelled = settings.cancelled;
   UCP_ASSIGN_OR_RETURN(options.open_files, DivideOpenFiles(OpenFileLimit(), options.threads));
@@ -81,6 +82,9 @@ LoadTotals TotalsOf(const LoadReport& report) {
   totals.bytes_read = report.bytes_read;
   totals.bytes_received = report.bytes_received;
   totals.bytes_read_by_all = report.bytes_read_by_all;
+  totals.bytes_to_devices = report.bytes_to_devices;
+  totals.bytes_from_gpus = report.bytes_from_peers;
+  totals.why_by_hosts = Printable(report.why_by_hosts);
   totals.is_as_stored = report.is_as_stored;
   totals.seconds = report.seconds;
   totals.threads = report.threads;

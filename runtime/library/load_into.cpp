@@ -6,6 +6,7 @@
 #include "compiler/support/error.h"
 #include "runtime/library/call.h"
 #include "runtime/library/given_ranks.h"
+#include "runtime/load/opened_devices.h"
 #include "runtime/load_plan/compile_for_job.h"
 
 namespace ucp {
@@ -46,7 +47,7 @@ llvm::Expected<JobTensorsOfRank> HeldByThis(std::span<const TensorToFill> tensor
 
 // After the plan is made, when positions are known to lie in their tensors.
 llvm::Expected<std::vector<WantedRecord>> Wanted(std::span<const TensorToFill> tensors, const JobTensorsOfRank& held,
-                                                 const JobLoadPlan& plan) {
+                                                 const JobLoadPlan& plan, OpenedDevices& devices) {
   std::vector<WantedRecord> wanted;
   for (std::size_t number = 0; number < tensors.size(); ++number) {
     const TensorToFill& tensor = tensors[number];
@@ -55,7 +56,10 @@ llvm::Expected<std::vector<WantedRecord>> Wanted(std::span<const TensorToFill> t
       return Fail(ErrorCode::kUsage, "what is held of `{}` of tensor `{}` has {} bytes, and its memory {}",
                   tensor.state, tensor.tensor, bytes, tensor.memory.size());
     }
-    if (plan.records[number]) wanted.push_back({*plan.records[number], tensor.memory});
+    if (!plan.records[number]) continue;
+    wanted.push_back({*plan.records[number], tensor.memory});
+    if (tensor.device.empty()) continue;
+    UCP_ASSIGN_OR_RETURN(wanted.back().device, devices.Open(tensor.device));
   }
   return wanted;
 }
@@ -83,7 +87,8 @@ FillOutcome LoadInto(const LoadSource& source, std::span<const TensorToFill> ten
   llvm::Expected<JobTensorsOfRank> held = HeldByThis(tensors);
   ThrowIf(Agree(ranks, held ? llvm::Error::success() : held.takeError()));
   const JobLoadPlan plan = PlanInto(source, *held, options, all_tensors, ranks);
-  llvm::Expected<std::vector<WantedRecord>> wanted = Wanted(tensors, *held, plan);
+  OpenedDevices devices;
+  llvm::Expected<std::vector<WantedRecord>> wanted = Wanted(tensors, *held, plan, devices);
   ThrowIf(Agree(ranks, wanted ? llvm::Error::success() : wanted.takeError()));
   FillOutcome outcome;
   outcome.totals = TotalsOf(Take(Load(plan.load, RealFileSystem(), *wanted, options)));

@@ -10,6 +10,7 @@
 #include "compiler/support/error.h"
 #include "runtime/library/call.h"
 #include "runtime/library/given_ranks.h"
+#include "runtime/load/opened_devices.h"
 #include "runtime/load_plan/rank_states.h"
 #include "ucp/load.h"
 
@@ -107,11 +108,16 @@ class ShardLoad::State {
     return Fill(blocks);
   }
 
-  LoadTotals Fill(std::span<const std::span<std::byte>> blocks) {
+  LoadTotals Fill(std::span<const std::span<std::byte>> blocks, const std::string& device = {}) {
     ThrowIf(Agree(ranks_, CheckBlocks(blocks)));
+    OpenedDevices devices;
+    llvm::Expected<const Device*> opened = devices.Open(device.empty() ? "cpu" : device);
+    ThrowIf(Agree(ranks_, opened ? llvm::Error::success() : opened.takeError()));
     blocks_.assign(blocks.begin(), blocks.end());
     std::vector<WantedRecord> wanted;
-    for (std::size_t block = 0; block < blocks.size(); ++block) wanted.push_back({records_[block], blocks[block]});
+    for (std::size_t block = 0; block < blocks.size(); ++block) {
+      wanted.push_back({records_[block], blocks[block], *opened});
+    }
     return TotalsOf(Take(Load(plan_, RealFileSystem(), wanted, options_)));
   }
 
@@ -216,7 +222,9 @@ const std::vector<std::pair<std::string, std::string>>& ShardLoad::not_chosen() 
 int ShardLoad::ranks_of_job() const { return state_->plan().readers.ranks; }
 const std::vector<std::string>& ShardLoad::remarks() const { return state_->plan().plan.remarks; }
 LoadTotals ShardLoad::Fill() { return state_->Fill(); }
-LoadTotals ShardLoad::Fill(std::span<const std::span<std::byte>> blocks) { return state_->Fill(blocks); }
+LoadTotals ShardLoad::Fill(std::span<const std::span<std::byte>> blocks, const std::string& device) {
+  return state_->Fill(blocks, device);
+}
 std::span<std::byte> ShardLoad::BytesOf(const ShardPart& part) const { return state_->BytesOf(part); }
 
 }  // namespace v0

@@ -13,8 +13,8 @@
 #include "compiler/describe/request_texts.h"
 #include "compiler/open/with_diagnostics.h"
 #include "compiler/support/printable.h"
-#include "runtime/gpu/open_device.h"
 #include "runtime/load/load.h"
+#include "runtime/load/opened_devices.h"
 #include "runtime/load_plan/compile_for_job.h"
 #include "runtime/load_plan/load_plan.h"
 #include "runtime/load_plan/rank_states.h"
@@ -119,25 +119,15 @@ JobLoadPlan CompileForJobFromPython(const SourceTexts& source, const std::vector
 // (record, address, bytes)
 using WantedFromPython = std::tuple<std::size_t, std::uintptr_t, std::size_t>;
 
-// The devices of some records, each opened once.
-class OpenedDevices {
- public:
-  llvm::Error OpenFor(std::vector<WantedRecord>& wanted, const std::map<std::size_t, std::string>& names) {
-    for (WantedRecord& record : wanted) {
-      const auto name = names.find(record.record.index());
-      if (name == names.end()) continue;
-      std::unique_ptr<Device>& device = devices_[name->second];
-      if (device == nullptr) {
-        UCP_ASSIGN_OR_RETURN(device, OpenDevice(name->second));
-      }
-      record.device = device.get();
-    }
-    return llvm::Error::success();
+llvm::Error OpenFor(std::vector<WantedRecord>& wanted, const std::map<std::size_t, std::string>& names,
+                    OpenedDevices& devices) {
+  for (WantedRecord& record : wanted) {
+    const auto name = names.find(record.record.index());
+    if (name == names.end()) continue;
+    UCP_ASSIGN_OR_RETURN(record.device, devices.Open(name->second));
   }
-
- private:
-  std::map<std::string, std::unique_ptr<Device>> devices_;
-};
+  return llvm::Error::success();
+}
 
 nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>& memory, unsigned threads,
                        std::uint64_t memory_bytes, bool check, PythonRanks* ranks,
@@ -159,7 +149,7 @@ nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>
     options.cancelled = &cancelled;
     auto prepare = [&]() -> llvm::Error {
       UCP_ASSIGN_OR_RETURN(options.open_files, DivideOpenFiles(OpenFileLimit(), threads));
-      return opened.OpenFor(wanted, devices);
+      return OpenFor(wanted, devices, opened);
     };
     UCP_RETURN_IF_ERROR(Agree(RanksOrOne(ranks), prepare()));
     UCP_ASSIGN_OR_RETURN(report, Load(plan, RealFileSystem(), wanted, options));

@@ -119,6 +119,14 @@ void ByNccl(int rank, int size, int local_rank) {{
 {nccl}
 }}
 
+void OnGpu(int local_rank) {{
+  std::vector<std::byte> memory(50 * 33 * sizeof(float));  // The stand-in takes it for a GPU's.
+  const std::span<std::byte> of_gpu = memory;
+{gpu}
+  std::ofstream file("on_gpu");
+  file.write(reinterpret_cast<const char*>(memory.data()), static_cast<std::streamsize>(memory.size()));
+}}
+
 void Fills() {{
   ucp::MpiRanks ranks;
   std::vector<std::byte> rows(25 * 33 * sizeof(float));
@@ -132,6 +140,7 @@ void Fills() {{
   if (ranks.rank() != 0) return;
   Converts();
   Loads();
+  OnGpu(1);
   std::cout << outcome.not_loaded.size() << "\\n";
 }}
 
@@ -156,15 +165,19 @@ def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
     """The C++ and CMake of docs/library.md are built as they stand there, against an installation, and run."""
     if not shutil.which("mpirun"):
         pytest.skip("needs MPI")
+    prefix = Path(shutil.copytree(prefix, tmp_path / "prefix", symlinks=True))
+    plugins = next(prefix.rglob("libucprun.so")).parent / "ucp"
+    plugins.mkdir(exist_ok=True)
+    shutil.copy(BIN.parent / "lib" / "ucp_host_device.so", plugins / "ucp_cuda.so")  # The stand-in for a GPU.
     page = (SOURCE / "docs" / "library.md").read_text()
     blocks = re.findall(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
     headers = sorted(set(re.findall(r"`(ucp/\w+\.h)`", page)))
     assert len(headers) == len(list((SOURCE / "runtime" / "library" / "include" / "ucp").iterdir()))
     (package,) = re.findall(r"^```cmake\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     headers.remove("ucp/torch.h")  # The example of LibTorch has it.
-    program = PROGRAM.format(headers="".join(f"#include <{header}>\n" for header in headers), shards=blocks[0],
-                             converts=blocks[1], nccl=blocks[2], fills=blocks[3], saves=blocks[4])  # fmt: skip
+    names = ("shards", "converts", "nccl", "fills", "gpu", "saves")
+    included = "".join(f"#include <{header}>\n" for header in headers)
+    program = PROGRAM.format(headers=included, **dict(zip(names, blocks, strict=True)))
     (tmp_path / "job.cpp").write_text(program)
     (tmp_path / "CMakeLists.txt").write_text(PROJECT + package)
     (tmp_path / "checkpoints").symlink_to(checkpoint("zero1_dp2"))
@@ -172,7 +185,8 @@ def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
     assert configured.returncode == 0, configured.stderr
     made = run("cmake", "--build", tmp_path / "build")
     assert made.returncode == 0, made.stdout
-    told = run("mpirun", "-n", 2, "-wdir", tmp_path, tmp_path / "build" / "job")
+    with_gpus = {"UCP_HOST_DEVICE": "checks=0,delay=300"}
+    told = run("mpirun", "-n", 2, "-wdir", tmp_path, tmp_path / "build" / "job", **with_gpus)
     assert told.returncode == 0, told.stderr
     written, *parts, others = told.stdout.splitlines()
     assert int(written.removesuffix(" bytes written")) > 0
@@ -184,6 +198,8 @@ def test_the_pages_code(prefix: Path, tmp_path: Path) -> None:
     rows = b"".join((tmp_path / f"rows{rank}").read_bytes() for rank in range(2))
     filled = torch.frombuffer(bytearray(rows), dtype=torch.float32)
     assert torch.equal(filled.reshape(50, 33), whole["blocks.0.up.weight"]["fp32"])
+    on_gpu = torch.frombuffer(bytearray((tmp_path / "on_gpu").read_bytes()), dtype=torch.float32)
+    assert torch.equal(on_gpu.reshape(50, 33), filled.reshape(50, 33))
     state = {"model": {"up.weight": torch.zeros(50, 33)}, "step": 0}
     dcp.load(state, checkpoint_id=tmp_path / "saved" / "step-500", no_dist=True)
     assert torch.equal(state["model"]["up.weight"], whole["blocks.0.up.weight"]["fp32"])  # type: ignore[index]

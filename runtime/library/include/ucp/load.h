@@ -77,10 +77,12 @@ class ShardLoad {
   LoadTotals Fill();
 
   // Fills the caller's blocks: one for each of block_bytes(), of exactly this size, aligned as its elements have to be,
-  // and not overlapping another. Throws as above.
-  LoadTotals Fill(std::span<const std::span<std::byte>> blocks);
+  // and not overlapping another. Their memory is that of `device`: "cuda:1", as CUDA counts the GPUs of this process,
+  // or the host's if it is empty. A GPU must have done what it was given to do with the memory; everything is there
+  // when this returns, and the calling thread's current GPU may be another one. Throws as above.
+  LoadTotals Fill(std::span<const std::span<std::byte>> blocks, const std::string& device = {});
 
-  // Returns the bytes of a part. Call it after Fill().
+  // Returns the bytes of a part, in the memory of the block. Call it after Fill().
   std::span<std::byte> BytesOf(const ShardPart& part) const;
 
  private:

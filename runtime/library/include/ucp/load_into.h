@@ -31,6 +31,7 @@ struct TensorToFill {
   // By dimension, the positions that are held, increasing. Empty: all of the tensor.
   std::vector<std::vector<HeldSpan>> holds = {};
   std::span<std::byte> memory;  // As many bytes as the elements held have, apart from the others.
+  std::string device = {};  // Whose memory it is: "cuda:1", as CUDA counts the GPUs of this process. Empty: the host.
 };
 
 struct FillOutcome {
@@ -40,10 +41,11 @@ struct FillOutcome {
   std::vector<std::string> remarks;
 };
 
-// Fills `tensors`. All ranks call it, each with the tensors that it holds; parts that several ranks hold alike are read
-// by one of them. With `all_tensors`, a checkpoint that has a tensor which no rank holds is refused. A `weight` of a
-// tensor with an fp32 master is made from the master. Throws Error, on all ranks if on one; after an error of reading,
-// the content of the memory is undefined.
+// Fills `tensors`. A GPU must have done what it was given to do with their memory; everything is there when this
+// returns, and the calling thread's current GPU may be another one. All ranks call it, each with the tensors that it
+// holds; parts that several ranks hold alike are read by one of them. With `all_tensors`, a checkpoint that has a
+// tensor which no rank holds is refused. A `weight` of a tensor with an fp32 master is made from the master. Throws
+// Error, on all ranks if on one; after an error of reading, the content of the memory is undefined.
 FillOutcome LoadInto(const LoadSource& source, std::span<const TensorToFill> tensors, const LoadSettings& settings = {},
                      bool all_tensors = true);
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "ucp/ranks.h"
 
@@ -15,8 +16,9 @@ struct LoadSettings {
   Ranks* ranks = nullptr;
   bool verify = false;   // Check the archives' checksums, and copies in the checkpoint against each other: slower.
   unsigned threads = 0;  // From 1 to 256; 0: one for each processor that this rank may use.
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // The most beyond the memory that is filled.
-  const std::atomic<bool>* cancelled = nullptr;         // Raise it, from any thread, to end a load with kCancelled.
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;           // The most beyond the memory that is filled.
+  std::uint64_t device_memory_bytes = std::uint64_t{512} << 20;  // The same of each GPU whose memory is filled.
+  const std::atomic<bool>* cancelled = nullptr;  // Raise it, from any thread, to end a load with kCancelled.
 };
 
 struct LoadTotals {
@@ -24,7 +26,10 @@ struct LoadTotals {
   std::uint64_t bytes_read = 0;      // From storage, by this rank.
   std::uint64_t bytes_received = 0;  // From other ranks.
   std::uint64_t bytes_read_by_all = 0;
-  bool is_as_stored = false;  // Nothing had to be converted: the checkpoint has it as it was asked for.
+  std::uint64_t bytes_to_devices = 0;  // That crossed the bus to a GPU.
+  std::uint64_t bytes_from_gpus = 0;   // Of bytes_received: straight from other ranks' GPUs to this one's.
+  std::string why_by_hosts;            // Why there are none, where ranks with GPUs have bytes for one another.
+  bool is_as_stored = false;           // Nothing had to be converted: the checkpoint has it as it was asked for.
   double seconds = 0;
   unsigned threads = 0;
 };

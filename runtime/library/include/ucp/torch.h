@@ -86,18 +86,20 @@ inline TensorToSave SaveOf(StatePath path, const torch::Tensor& tensor) {
           .owner = std::make_shared<torch::Tensor>(tensor)};
 }
 
-// All of one state of a tensor, to be filled. The tensor must be contiguous, and outlive the load. Of a part of one,
+// All of one state of a tensor, to be filled, in the memory of the host or of a CUDA device, which must have done what
+// it was given to do (torch::cuda::synchronize). The tensor must be contiguous, and outlive the load. Of a part of one,
 // set `shape` and `holds` of the result.
 inline TensorToFill FillOf(const std::string& name, const std::string& state, const torch::Tensor& tensor) {
-  libtorch::NeedHostMemory(tensor);
-  if (!tensor.is_contiguous()) {
+  if (!tensor.is_cuda()) libtorch::NeedHostMemory(tensor);
+  if (tensor.layout() != torch::kStrided || !tensor.is_contiguous()) {
     throw Error(ErrorKind::kUnsupported, "`" + state + "` of `" + name + "` cannot be filled: it is not contiguous");
   }
   return {.tensor = name,
           .state = state,
           .dtype = libtorch::NameOf(tensor.scalar_type()),
           .shape = tensor.sizes().vec(),
-          .memory = {static_cast<std::byte*>(tensor.data_ptr()), libtorch::BytesOf(tensor)}};
+          .memory = {static_cast<std::byte*>(tensor.data_ptr()), libtorch::BytesOf(tensor)},
+          .device = tensor.is_cuda() ? tensor.device().str() : ""};
 }
 
 }  // namespace v0

@@ -36,6 +36,7 @@ llvm::Expected<SaverSettings> SettingsOf(const std::string& to, const SaveSettin
   of_saver.nice = settings.nice;
   of_saver.reads_memory = is_at_once;
   of_saver.verifies_replicas = settings.verify_replicas;
+  of_saver.node_local = settings.node_local;
   of_saver.finishes_orphans = settings.finish_on_death;
   if (!(settings.timeout_seconds > 0 && settings.timeout_seconds <= kMostSeconds)) {
     return Fail(ErrorCode::kUsage, "timeout_seconds is above 0 and at most {}, not {}", kMostSeconds,
@@ -49,6 +50,11 @@ llvm::Expected<SaverSettings> SettingsOf(const std::string& to, const SaveSettin
   }
   if (settings.nice < 0 || settings.nice > kMostNice) {
     return Fail(ErrorCode::kUsage, "nice is a number from 0 to {}, not {}", kMostNice, settings.nice);
+  }
+  if (settings.node_local && to.substr(0, to.find(':')) != "dcp") {
+    return Fail(ErrorCode::kUsage,
+                "node_local is for the target `dcp`, whose files each machine can have of its own, and not for `{}`",
+                to);
   }
   if (!settings.source.path.empty()) {
     return Fail(ErrorCode::kUsage, "a save's source is the job, and not `{}`", settings.source.path);

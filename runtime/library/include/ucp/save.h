@@ -50,7 +50,8 @@ struct StateToSave {
   std::vector<ValueToSave> values = {};
 };
 
-// The same on all ranks, but for `ranks`.
+// The same on all ranks, but for `ranks`. These may be on several machines: each has a process that writes, and the
+// environment's UCP_MACHINE and UCP_HOST count as they do for Python.
 struct SaveSettings {
   Ranks* ranks = nullptr;        // Those that save together. Null: this process alone. Not used after the constructor.
   std::uint64_t keep = 0;        // So many of the newest checkpoints stay, and older ones are removed; 0: all stay.
@@ -59,9 +60,12 @@ struct SaveSettings {
   std::uint64_t staging_bytes = 0;  // The most that a rank stages at a time; 0: all of its part of the state. With less
                                     // than that, Save() returns when the last part is staged, and all others written.
   bool verify_replicas = false;     // A save fails where ranks hold one part of a tensor with other elements.
-  bool finish_on_death = true;      // A save that all ranks have staged is written even if the job has died.
-  int nice = 0;                     // From 0 to 19: how much the writer gives way to the job.
-  unsigned threads = 0;             // Of staging and of the writer, from 1 to 256; 0: one for each processor.
+  // Each machine keeps what its ranks hold, as a part of one checkpoint at the same path on a disk of its own; for
+  // targets of the kind "dcp".
+  bool node_local = false;
+  bool finish_on_death = true;  // A save that all ranks have staged is written even if the job has died.
+  int nice = 0;                 // From 0 to 19: how much the writer gives way to the job.
+  unsigned threads = 0;         // Of staging and of the writer, from 1 to 256; 0: one for each processor.
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // Of the writer, beside the memory that is staged in.
   LoadSource source = {.path = {}};           // Without a path: how a spec is bound to the state, what is left out.
   std::vector<std::string> keep_opaque = {};  // --keep-opaque: "module.Class"

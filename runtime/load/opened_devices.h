@@ -11,14 +11,15 @@
 
 namespace ucp {
 
-// Each is opened once, and lasts as long as this.
+// Each is opened once, whichever of its names is used, and lasts as long as this.
 class OpenedDevices {
  public:
   // As OpenDevice() (runtime/gpu/open_device.h): null for "cpu".
   llvm::Expected<const Device*> Open(const std::string& name);
 
  private:
-  std::map<std::string, std::unique_ptr<Device>> devices_;
+  std::map<int, std::unique_ptr<Device>> devices_;  // By index.
+  std::map<std::string, const Device*> by_name_;    // "cuda" and "cuda:0" are one.
 };
 
 }  // namespace ucp

@@ -114,6 +114,12 @@ TEST_F(LibraryDeviceTest, OfMpi) {
     EXPECT_LT(totals.bytes_to_devices, totals.bytes_placed / 10 * 7);
     EXPECT_EQ(totals.why_by_hosts, "");
 
+    std::vector<Target> targets = Targets(device);
+    targets[1].device = ranks.rank() == 0 ? "cuda" : device;  // One GPU by two names.
+    totals = FillTargets(targets, &ranks);
+    EXPECT_EQ(totals.why_by_hosts, "");
+    EXPECT_EQ(totals.bytes_from_gpus, totals.bytes_received);
+
     EXPECT_EQ(Filled(load, ranks.rank() == 0 ? "" : device, totals), expected);
     EXPECT_EQ(totals.bytes_from_gpus, 0u);
     EXPECT_THAT(totals.why_by_hosts, HasSubstr(ranks.rank() == 0 ? "" : "rank 0 loads into no GPU"));

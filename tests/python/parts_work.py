@@ -68,7 +68,7 @@ def kill_writers(rank: int, root: str, machines: str, seed: int) -> list[dict[st
     leaders = [machines.index(machine) for machine in sorted(set(machines))]
     told = []
     state = state_of(rank, 0)
-    saver = ucp.Saver(state, node_local=True, timeout=20)
+    saver = ucp.Saver(state, node_local=True, timeout=120)
     for number in range(6):
         state[f"own.{rank}"].fill_(number)
         victim, pause = choice.choice(leaders), choice.random() * 0.1
@@ -99,7 +99,7 @@ def fail_on_a_disk(rank: int, root: str, machines: str) -> dict[str, Any]:
         own_disks.put(Path(root) / machines[rank], here)
     dist.barrier()
     told = {}
-    with ucp.Saver(state_of(rank, 0), node_local=True, timeout=20) as saver:
+    with ucp.Saver(state_of(rank, 0), node_local=True, timeout=120) as saver:
         told["full"] = error_of(lambda: saver.save(here / "first").result())
         told["left"] = [name for name in leftovers(here) if name != "filler"]
         told["is_there"] = (here / "first").exists()

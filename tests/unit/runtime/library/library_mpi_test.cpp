@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <numeric>
+#include <system_error>
 
 #include "tests/unit/runtime/library/thrown.h"
 #include "ucp/convert.h"
@@ -29,7 +30,11 @@ using Numbers = std::vector<float>;
 class Mpi : public testing::Environment {
  public:
   void SetUp() override { MPI_Init(nullptr, nullptr); }
-  void TearDown() override { MPI_Finalize(); }
+  // A rank that has failed may have left others waiting for it.
+  void TearDown() override {
+    if (testing::UnitTest::GetInstance()->Failed()) MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Finalize();
+  }
 };
 [[maybe_unused]] const testing::Environment* const mpi = testing::AddGlobalTestEnvironment(new Mpi);
 
@@ -62,15 +67,30 @@ bool Mount(const fs::path& disk, const fs::path& here) {
          ::mount(disk.c_str(), here.c_str(), nullptr, MS_BIND, nullptr) == 0;
 }
 
-// The folder of a test, which rank 0 makes with a folder for the disk of each machine.
-fs::path FolderOf(Ranks& ranks) {
-  std::string made;
-  if (ranks.rank() == 0) {
-    made = fs::temp_directory_path() / ("ucp-library-mpi-test-" + std::to_string(::getpid()));
-    for (const char* name : {"here", "a", "b"}) fs::create_directories(fs::path(made) / name);
+// The folder of a test, which rank 0 makes with a folder for the disk of each machine, and removes.
+class SharedFolder {
+ public:
+  explicit SharedFolder(Ranks& ranks) {
+    if (ranks.rank() == 0) {
+      made_ = fs::temp_directory_path() / ("ucp-library-mpi-test-" + std::to_string(::getpid()));
+      for (const char* name : {"here", "a", "b"}) fs::create_directories(made_ / name);
+    }
+    path = ranks.AllGather(made_.string()).front();
   }
-  return ranks.AllGather(made).front();
-}
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
+  ~SharedFolder() {
+    if (made_.empty()) return;
+    ::umount2((made_ / "here").c_str(), MNT_DETACH);
+    std::error_code ignored;
+    fs::remove_all(made_, ignored);
+  }
+
+  fs::path path;
+
+ private:
+  fs::path made_;
+};
 
 // A tensor that this rank alone has, and its row of one that all share.
 StateToSave StateOf(const Ranks& ranks, const Numbers& own, const Numbers& row) {
@@ -104,7 +124,8 @@ Numbers Loaded(const fs::path& folder, const std::string& name, std::vector<std:
 TEST(LibraryMpiTest, EachMachineKeepsAPart) {
   MpiRanks ranks;
   const std::string machine = ranks.rank() == 2 ? "b" : "a";
-  const fs::path folder = FolderOf(ranks);
+  const SharedFolder shared(ranks);
+  const fs::path& folder = shared.path;
   const std::vector<std::string> mounted = ranks.AllGather(Mount(folder / machine, folder / "here") ? "mounted" : "");
   if (std::ranges::count(mounted, "mounted") < ranks.size()) GTEST_SKIP() << "disks of their own need root";
   ::setenv("UCP_MACHINE", machine.c_str(), 1);
@@ -136,8 +157,6 @@ TEST(LibraryMpiTest, EachMachineKeepsAPart) {
   Numbers rows;
   for (int rank = 0; rank < ranks.size(); ++rank) rows.insert(rows.end(), 8, static_cast<float>(10 * rank));
   EXPECT_EQ(Loaded(folder / "whole", "rows", {ranks.size(), 8}), rows);
-  ::umount2((folder / "here").c_str(), MNT_DETACH);
-  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -39,9 +39,13 @@ llvm::Error CheckOneSave(ReadableFileSystem& files, const std::string& folder, s
   if (std::ranges::none_of(missing, [](const std::string& name) { return Split(name).has_value(); })) {
     return llvm::Error::success();
   }
-  UCP_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries, files.List(folder));
+  llvm::Expected<std::vector<DirectoryEntry>> entries = files.List(folder);
+  if (!entries) {
+    llvm::consumeError(entries.takeError());
+    return llvm::Error::success();
+  }
   std::map<std::string, std::string> found;  // By name without a save.
-  for (const DirectoryEntry& entry : entries) {
+  for (const DirectoryEntry& entry : *entries) {
     if (const std::optional<NameOfSave> name = Split(entry.name)) found.emplace(name->without, entry.name);
   }
   for (const std::string& name : missing) {
@@ -49,8 +53,8 @@ llvm::Error CheckOneSave(ReadableFileSystem& files, const std::string& folder, s
     const auto other = split ? found.find(split->without) : found.end();
     if (other == found.end() || other->second == name) continue;
     return Fail(ErrorCode::kBadData,
-                "`{}` has parts of two saves: `{}` is of the save {}, and `{}` of the save {}, which is listed, is "
-                "missing; copy the parts of one save into a folder",
+                "`{}` has files of two saves: `{}` is of the save {}, and `{}` of the save {}, which is listed, is "
+                "missing; copy all parts of one save into a folder, or remove the file of the other save from a part",
                 folder, other->second, Split(other->second)->save, name, split->save);
   }
   return llvm::Error::success();

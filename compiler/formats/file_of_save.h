@@ -20,6 +20,8 @@ inline constexpr std::size_t kBytesOfSave = 8;  // Drawn at random, and written 
 std::string FileOfSave(std::string_view stem, std::string_view save, std::string_view suffix);
 
 // Fails (kBadData) if one of the `missing` files of `folder` is there as that of another save; the message names both.
+// A part alone with such a file is refused as well, since parts of two saves in one folder look the same. Of a folder
+// that cannot be listed nothing is known, and nothing is refused.
 [[nodiscard]] llvm::Error CheckOneSave(ReadableFileSystem& files, const std::string& folder,
                                        std::span<const std::string> missing);
 

@@ -17,8 +17,8 @@ namespace ucp {
 llvm::Expected<std::optional<FoundManifest>> FindPart(ReadableFileSystem& files, const std::string& path);
 
 // Returns the files of the whole checkpoint that are not in the folder beside the manifest. None, if the folder has all
-// of it: because every part has every file, or because somebody has put the parts together. Fails (kBadData) if parts
-// of two saves were put together.
+// of it: because every part has every file, or because somebody has put the parts together. Fails (kBadData) if a
+// file of another save is in the place of one of them, as where parts of two saves were put together.
 llvm::Expected<std::vector<ManifestFile>> FilesElsewhere(ReadableFileSystem& files, const FoundManifest& found);
 
 // Returns whether the file is in this part.

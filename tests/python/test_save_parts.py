@@ -100,8 +100,9 @@ def test_parts_of_two_saves(tmp_path: Path, root: Path) -> None:
         missing = file_of(root / "a" / saves[1], 0).name
         ids = [re.sub(r"^__0_0_|\.distcp$", "", name) for name in (other, missing)]
         expected = (
-            f"`{mixed}` has parts of two saves: `{other}` is of the save {ids[0]}, and `{missing}` of the save "
-            f"{ids[1]}, which is listed, is missing; copy the parts of one save into a folder"
+            f"`{mixed}` has files of two saves: `{other}` is of the save {ids[0]}, and `{missing}` of the save "
+            f"{ids[1]}, which is listed, is missing; copy all parts of one save into a folder, or remove the file "
+            "of the other save from a part"
         )
         for reader in (
             partial(ucp.convert, mixed, root / "out", to="safetensors"),
@@ -119,6 +120,12 @@ def test_parts_of_two_saves(tmp_path: Path, root: Path) -> None:
         shutil.copy(root / "a" / saves[0] / other, mixed)  # All files of one save, and a file of another one.
         assert torch.equal(read_flat(mixed)["own.0"], torch.full((8 * MIB,), 2.0 if saves[1] == "1" else 3.0))
         shutil.rmtree(mixed)
+    lone = root / "a" / "2"
+    assert ucp.verify(lone)["differences"] == []
+    stray = Path(shutil.copy(file_of(root / "b" / "1", 1), lone))
+    assert error_of(partial(ucp.verify, lone)).startswith(f"`{lone}` has files of two saves: `{stray.name}` is of ")
+    stray.unlink()
+    assert ucp.verify(lone)["differences"] == []
 
 
 def test_jobs_of_pytorch(tmp_path: Path, root: Path) -> None:

@@ -21,8 +21,9 @@ constexpr const char* kOther = "fedcba9876543210";
 class FileOfSaveTest : public ::testing::Test {
  protected:
   void Touch(const std::string& name) { std::ofstream(JoinPath(folder_.path(), name)) << "x"; }
-  std::string Refusal(const std::vector<std::string>& missing) {
-    llvm::Error error = CheckOneSave(RealFiles(), folder_.path(), missing);
+  std::string Refusal(const std::vector<std::string>& missing) { return Refusal(folder_.path(), missing); }
+  std::string Refusal(const std::string& folder, const std::vector<std::string>& missing) {
+    llvm::Error error = CheckOneSave(RealFiles(), folder, missing);
     return error ? TakeFailure(std::move(error)).message : "";
   }
 
@@ -48,6 +49,10 @@ TEST_F(FileOfSaveTest, FilesThatAreMissingAlone) {
   Touch("__1_0_0123456789ABCDEF.distcp");
   EXPECT_EQ(Refusal({}), "");
   EXPECT_EQ(Refusal({FileOfSave("__1_0", kOne, ".distcp"), "__0_0.distcp", "", "_.", "a.b/c"}), "");
+}
+
+TEST_F(FileOfSaveTest, AFolderThatCannotBeListed) {
+  EXPECT_EQ(Refusal(JoinPath(folder_.path(), "nowhere"), {FileOfSave("__1_0", kOne, ".distcp")}), "");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 import random
 import shutil
@@ -248,15 +249,18 @@ def test_one_version_stays(tmp_path: Path) -> None:
         ucp.inspect(f"memory:{tmp_path / 'two'}")
 
 
-def test_the_interval_is_chosen(tmp_path: Path) -> None:
-    """From how long a version takes, after a few iterations."""
+def test_the_interval_is_chosen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """From how long a version takes, after a few iterations, when it has ended."""
+    caplog.set_level(logging.INFO, "ucp_checkpoint")
     model, optimizer, tier = a_job(tmp_path, every="auto")
     for step in range(8):
         take_steps(model, optimizer, tier, range(step, step + 1))
         time.sleep(0.05)
     report = tier.report()
-    assert report["every"] >= 1
     assert report["seconds_of_version"] > 0
+    assert tier._took is not None
+    assert report["every"] == max(1, math.ceil(report["seconds_of_version"] / tier._took.iteration))
+    assert f"a version each {report['every']} iterations: {report['why']}" in caplog.text
     assert 1 <= report["versions"] <= 5
     tier.close()
 

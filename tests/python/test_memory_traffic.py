@@ -11,7 +11,7 @@ import pytest
 
 import ucp_checkpoint as ucp
 from ucp_checkpoint import _spans, _traffic
-from ucp_checkpoint._spans import Cost, Span
+from ucp_checkpoint._spans import Cost, Span, Took
 from ucp_checkpoint._traffic import Traffic
 from writers import wait_until
 
@@ -105,6 +105,48 @@ def held(spans: list[float], size: int, copies: int, largest: int, cost: Cost, s
             left_of_all[copy] -= chunk
             left -= cost.seconds(chunk)
     return size * copies - sum(left_of_all)
+
+
+def slow_interval(took: Took) -> int:
+    """A version is written; then, piece by piece, its copies take the idle time of iterations as it comes."""
+    now, left = took.version - took.sending, took.sending
+    if took.idle == 0:  # They are sent at once.
+        now, left = took.version, 0.0
+    while left > 0:
+        now, left = now + took.iteration / 64, left - took.idle / 64
+    interval = 1
+    while interval * took.iteration < now:
+        interval += 1
+    return interval
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_interval(seed: int) -> None:
+    """Each version is complete when the next one is due. All times are binary fractions, and sums of them exact."""
+    drawn = random.Random(seed)
+    iteration = 2.0 ** drawn.randrange(-4, 4)
+    idle = iteration * drawn.choice([0.0, 0.125, 0.25, 0.5])
+    sending = idle / 64 * drawn.randrange(300)
+    took = Took(sending + iteration / 64 * drawn.randrange(300), iteration, sending, idle)
+    assert took.interval() == slow_interval(took)
+
+
+def test_what_a_version_took(clock: Clock) -> None:
+    """Every iteration, where the idle half holds its copies; else as many as they need, with the reason."""
+    traffic = watched(clock, [1.0] * 20)
+    beat(traffic, clock, [1.0] * 6)
+    traffic.cuts(2_000_000, 1, lambda: None)
+    took = traffic.took(0.5)
+    assert (took.iteration, took.sending, took.idle) == pytest.approx((1.0, 0.2, 0.4), rel=0.02)
+    assert took.interval() == 1
+    assert took.reason().startswith("a version takes 0.5 s, and an iteration 1 s; copies take 0.2 s of network, of ")
+    traffic.cuts(2_000_000, 4, lambda: None)
+    assert traffic.took(1.1).interval() == 3  # 0.3 to write, and 2 for what needs 0.8.
+    assert Traffic().took(1.1) == Took(1.1, 0.0)
+    paced = Traffic("paced")
+    beat(paced, clock, [1.0] * 6)
+    assert (paced.took(2.5).interval(), paced.took(0.0).interval()) == (3, 1)
+    assert paced.took(2.5).reason() == "a version takes 2.5 s, and an iteration 1 s"
 
 
 def test_idle_spans() -> None:

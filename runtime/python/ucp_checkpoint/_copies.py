@@ -122,10 +122,6 @@ class Copies:
         problem, self._problem = self._problem, ""
         return problem
 
-    def seconds_of_version(self) -> float:
-        self._is_settled.wait()
-        return self.seconds
-
     def agree_on(self, complete: Version | None, world: str) -> None:
         """All have settled: `complete` is the newest version that is so for all, and others have no memory (M7)."""
         self.complete = complete

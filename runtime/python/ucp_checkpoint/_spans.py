@@ -116,7 +116,7 @@ def timetable(
     largest = _largest(spans, cost, safety)
     passed = sum(max(0.0, min(span.end, phase) - span.begin) for span in spans)
     idle = sum(span.end - span.begin for span in spans)
-    wanted = copies * (size / cost.rate + -(-size // largest) * cost.startup)
+    wanted = seconds_of_copies(spans, size, copies, cost, safety)
     interval = max(least, ceil(passed / idle + wanted / (safety * idle)))
     while True:
         ahead = _ahead(spans, phase, interval)
@@ -131,6 +131,34 @@ def timetable(
             made[copy].append(Chunk(iteration, at, chunk))
             at += cost.seconds(chunk)
     return interval, made
+
+
+def seconds_of_copies(spans: Sequence[Span], size: int, copies: int, cost: Cost, safety: float) -> float:
+    """That the network needs for them, in the largest chunks that these spans allow."""
+    return copies * (size / cost.rate + -(-size // _largest(spans, cost, safety)) * cost.startup)
+
+
+@dataclass(frozen=True)
+class Took:
+    """The seconds of a version on a rank, until it is complete, and those of an iteration."""
+
+    version: float
+    iteration: float
+    sending: float = 0.0  # Of the version's seconds. With a timetable, what the network needs for copies.
+    idle: float = 0.0  # With a timetable, what copies may use in each iteration; else 0.
+
+    def interval(self) -> int:
+        """The least number of iterations in which another one is made, with its copies in idle time alone."""
+        iteration = max(self.iteration, 1e-6)
+        if self.idle == 0:
+            return max(1, ceil(self.version / iteration))
+        return max(1, ceil(max(0.0, self.version - self.sending) / iteration + self.sending / self.idle))
+
+    def reason(self) -> str:
+        said = f"a version takes {self.version:.3g} s, and an iteration {self.iteration:.3g} s"
+        if self.idle == 0:
+            return said
+        return f"{said}; copies take {self.sending:.3g} s of network, of which an iteration leaves {self.idle:.3g} s"
 
 
 def _ahead(spans: Sequence[Span], phase: float, interval: int) -> list[tuple[int, float, float]]:

@@ -236,11 +236,18 @@ class TierFolder:
     def remove(self, version: Version) -> None:
         _remove(self.parts / version.name)
 
-    def room(self) -> int:
-        """Free bytes, and those of versions that will be removed."""
+    def check_room(self, of_version: int) -> None:
+        """For two versions (M7): free bytes, and those of versions that will be removed."""
+        wanted = 2 * of_version
         space = os.statvfs(self.path)
         held = sum(bytes_in(version) for version in versions_in(self.path)) + bytes_in(self.parts)
-        return space.f_bavail * space.f_frsize + held
+        free = space.f_bavail * space.f_frsize + held
+        if wanted > free:
+            raise failure(
+                "memory",
+                f"two versions of the state have {wanted:,} bytes, and `{self.path}` has room for {free:,}; "
+                "give /dev/shm more, or name another directory",
+            )
 
     def next_epoch(self) -> int:
         return 1 + max((version.epoch for version in self.versions()), default=0)

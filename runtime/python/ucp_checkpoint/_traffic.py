@@ -20,7 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 from ucp_checkpoint import _arguments
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._spans import BINS, Chunk, Cost, Span, evenly, idle_spans, rates_by_phase, timetable
+from ucp_checkpoint._spans import (
+    BINS,
+    Chunk,
+    Cost,
+    Span,
+    Took,
+    evenly,
+    idle_spans,
+    rates_by_phase,
+    seconds_of_copies,
+    timetable,
+)
 
 if TYPE_CHECKING:
     from ucp_checkpoint._streams import Cut
@@ -60,6 +71,7 @@ class Traffic:
         self._rung = self._quiet = 0
         self._last = 0  # The iteration in which the last version was begun.
         self._interval = 1  # In which the copies fit into idle spans.
+        self._size = self._copies = 0  # Of the last version.
 
     def beat(self, every: int) -> None:
         """An iteration begins. A version is made every so many of them."""
@@ -94,6 +106,7 @@ class Traffic:
         """Of the streams of copies of so many bytes, sent from now on. `check` is called before each chunk."""
         from ucp_checkpoint._streams import Cut
 
+        self._size, self._copies = size, copies
         with self._changed:
             chunks, first = self._chunks(size, copies), self.iteration
 
@@ -129,6 +142,15 @@ class Traffic:
             if self.iteration == mine:
                 wait = self._begin + chunk.phase - time.monotonic()
                 self._changed.wait_for(lambda: self._is_hurried, max(0.0, wait))
+
+    def took(self, version: float) -> Took:
+        """Beside the last version, which was complete after so many seconds."""
+        iteration = median(self._lengths) if self._lengths else 0.0
+        if self._mode != "timetable" or self.cost is None:
+            return Took(version, iteration)
+        share = _LADDER[0][0]
+        sending = seconds_of_copies(self._spans, self._size, self._copies, self.cost, share)
+        return Took(version, iteration, sending, share * sum(span.end - span.begin for span in self._spans))
 
     def hurry(self) -> None:
         """All that is left is sent at once."""

@@ -46,8 +46,16 @@ class Versions:
             with suppress(_ucp.Error):  # It is raised where the save's end is asked for.
                 self.saving.progress.wait_for(STAGED)
 
+    def bytes(self) -> int:
+        """Of a version, or of this machine's part of it."""
+        return int(self.saver.plan["bytes_to_write"])
+
+    def is_done(self) -> bool:
+        """Whether the last one has ended, well or not."""
+        return self.saving is None or self.saving.done()
+
     def seconds(self) -> float:
-        """How long the last one took to be written; 0 if it failed."""
+        """How long the last one took to be written; 0 if it failed. It has ended."""
         if self.saving is None:
             return 0.0
         try:

@@ -8,13 +8,11 @@ removed.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import pickle
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +24,7 @@ from ucp_checkpoint._failure import failure
 from ucp_checkpoint._kept_state import ENTRY, ModuleState, values_of
 from ucp_checkpoint._machines import Machines, Ranks
 from ucp_checkpoint._recovery import Candidate, Recovery
+from ucp_checkpoint._spans import Took
 from ucp_checkpoint._tier_folder import TierFolder, Version, new_world
 from ucp_checkpoint._traffic import Traffic
 from ucp_checkpoint._versions import Versions, folder_of, versions_in
@@ -33,7 +32,7 @@ from ucp_checkpoint._versions import Versions, folder_of, versions_in
 if TYPE_CHECKING:
     import torch
 
-_CALLS_BEFORE_CHOICE = 5  # Of step(), before every="auto" chooses.
+_CALLS_BEFORE_CHOICE = 5  # Of step(), at least, before every="auto" chooses.
 _IS_BUSY, _HAS_PROBLEM, _IS_READY = 0, 1, 2
 _log = logging.getLogger("ucp_checkpoint")
 
@@ -53,12 +52,12 @@ class Tier:
     All ranks make one after they have wrapped the model, and before they train: it restores the newest version of
     `job`, or the newest checkpoint that it has saved to `fallback`, if there is one. `model` and `optimizer` are those
     of `ucp.Saver`. `every` is the number of iterations from one version to the next, or "auto": as few as the writer
-    keeps up with. On several machines each part of the state is kept by `copies` of them; `machine` names the machine
-    that this rank is on, and `domain` what fails together with it, such as a rack. With `persist_every` a further save
-    of each so many iterations goes to `fallback`, at its own pace. `traffic` says when copies are sent: "off", at once;
-    "paced", evenly over the interval; "timetable", while the training leaves the network idle. `extra` is called for
-    each version and returns a dict of values, such as the states of a scheduler and of the data loader on this rank. An
-    error of a version is a warning, and training goes on, unless `strict`.
+    keeps up with, and as have idle time for the copies. On several machines each part of the state is kept by `copies`
+    of them; `machine` names the machine that this rank is on, and `domain` what fails together with it, such as a rack.
+    With `persist_every` a further save of each so many iterations goes to `fallback`, at its own pace. `traffic` says
+    when copies are sent: "off", at once; "paced", evenly over the interval; "timetable", while the training leaves the
+    network idle. `extra` is called for each version and returns a dict of values, such as the states of a scheduler and
+    of the data loader on this rank. An error of a version is a warning, and training goes on, unless `strict`.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class Tier:
         self._folder = TierFolder(folder_of(job, directory), is_default)
         self._calls = self._failures = self._skipped = 0
         self._meetings = 1  # Of machines, which all have come to.
-        self._seconds_of_version = 0.0
+        self._took: Took | None = None  # By which every="auto" chose.
         self._owes_storage = False  # A version that is due there was skipped.
         self._persisted = 0
         self._last = 0  # The step of the last version.
@@ -138,7 +137,7 @@ class Tier:
         self._watch.beat(step)
         self._traffic.beat(1 if self._every == "auto" else int(self._every))
         self._clean_up()
-        if self._every == "auto" and self._calls == _CALLS_BEFORE_CHOICE:
+        if self._every == "auto" and self._calls >= _CALLS_BEFORE_CHOICE:
             self._choose_interval()
         is_due = self._calls == 1 or (self._every != "auto" and (self._calls - 1) % int(self._every) == 0)
         persists = self._persist_every is not None and (step + 1) % self._persist_every == 0
@@ -162,7 +161,8 @@ class Tier:
             "versions": self._kept.begun,
             "persisted": self._persisted if self._stored is None else self._stored.begun,
             "failures": self._failures,
-            "seconds_of_version": self._seconds_of_version,
+            "seconds_of_version": 0.0 if self._took is None else self._took.version,
+            "why": "" if self._took is None else self._took.reason(),
             "restored": None if self.restored is None else {"step": self.restored.step, "path": self.restored.path},
             "machines": self._machines.names,
         }
@@ -253,8 +253,7 @@ class Tier:
                 return least == _IS_READY
             said = self._ranks.all_tell(self._problem_of_version())
         except (RuntimeError, _ucp.Error) as error:
-            self._paused = str(error)
-            self._tell(f"keeps no more versions, since a rank is gone: {error}", failure("io", str(error)))
+            self._pause(error)
             return False
         self._meetings += 1
         complete = min(int(step) for _, step in said if step is not None)  # For all.
@@ -272,14 +271,27 @@ class Tier:
         complete = self._copies.complete
         return self._copies.take_problem(), -1 if complete is None else complete.step
 
+    def _pause(self, error: Exception) -> None:
+        self._paused = str(error)
+        self._tell(f"keeps no more versions, since a rank is gone: {error}", failure("io", str(error)))
+
     def _choose_interval(self) -> None:
-        """From how long the first version took, on the slowest rank, and the iterations since."""
-        iteration = (time.monotonic() - self._kept.began) / (_CALLS_BEFORE_CHOICE - 1)
-        seconds = self._kept.seconds() if self._copies is None else self._copies.seconds_of_version()
-        said = self._ranks.all_tell([seconds, iteration])
-        self._seconds_of_version = max(seconds for seconds, _ in said)
-        shortest = min(seconds for _, seconds in said)
-        self._every = max(1, math.ceil(self._seconds_of_version / max(shortest, 1e-6)))
+        """When the first version has ended everywhere, and the network has been watched."""
+        if self._paused:
+            return
+        copies = self._copies
+        try:
+            if not self._ranks.least(self._kept.is_done() if copies is None else copies.may_begin()):
+                return
+            mine = self._traffic.took(self._kept.seconds() if copies is None else copies.seconds)
+            said = [Took(*of_rank) for of_rank in self._ranks.all_tell(astuple(mine))]
+        except (RuntimeError, _ucp.Error) as error:
+            return self._pause(error)
+        self._took = max(said, key=Took.interval)
+        self._every = self._took.interval()
+        if self._ranks.rank == 0:
+            _log.info("ucp.memory: a version each %d iterations: %s", self._every, self._took.reason())
+        return None
 
     def _clean_up(self) -> None:
         """Of a job on one machine: removes versions of earlier starts, when there is one of this start. On rank 0."""
@@ -326,7 +338,7 @@ class Tier:
         if self._machines.count == 1:
             how["group"] = self._ranks.of_job
             self._kept = self._versions(None, how | {"keep": 1})
-            self._machines.first_does(lambda: self._check_room(0))
+            self._machines.first_does(partial(self._folder.check_room, self._kept.bytes()))
             if self._persist_every is not None:
                 self._stored = self._versions(None, how | {"lock_file": b""})  # No restart waits for storage.
             return
@@ -341,27 +353,16 @@ class Tier:
             self._kept.saver.close()
             self._keepers = [[machine] for machine in range(self._machines.count)]
             self._kept = self._versions(None, how | {"extra": self._entries(0)})
-        sizes = self._ranks.all_tell(int(self._kept.saver.plan["bytes_to_write"]))
+        sizes = self._ranks.all_tell(self._kept.bytes())
         of_machines = [sizes[self._machines.first_rank(machine)] for machine in range(self._machines.count)]
         mine = self._machines.mine
         others = sum(of_machines[owner] for owner, of_one in enumerate(self._keepers) if mine in of_one[1:])
-        self._machines.first_does(lambda: self._check_room(others))
+        self._machines.first_does(partial(self._folder.check_room, self._kept.bytes() + others))
         if self._machines.speaks:
             self._copies = Copies(self._machines, self._folder, self._keepers, self._is_replicated, self._traffic)
 
     def _versions(self, part: int | None, how: dict[str, Any]) -> Versions:
         return Versions(self._state.saver(part, **how), self._state.waits)
-
-    def _check_room(self, of_others: int) -> None:
-        """Two versions are there for a moment (M7)."""
-        wanted = 2 * (int(self._kept.saver.plan["bytes_to_write"]) + of_others)
-        free = self._folder.room()
-        if wanted > free:
-            raise failure(
-                "memory",
-                f"two versions of the state have {wanted:,} bytes, and `{self._folder.path}` has room for {free:,}; "
-                "give /dev/shm more, or name another directory",
-            )
 
     def _restore(self) -> Restored | None:
         """The newest version that can be read; all ranks take the same."""

@@ -77,5 +77,23 @@ TEST(StageTest, LargeBoxesAreCopiedInPieces) {
   EXPECT_EQ(staged[1], Expected(columns));
 }
 
+TEST(StageTest, LongRowsAtAnyAddress) {
+  const std::vector<std::byte> memory = Numbered((1 << 20) + 200);
+  for (const std::int64_t bytes : {262143, 262144, 262145, 262207, 300001}) {
+    for (std::size_t from = 0; from < 20; from += 3) {
+      for (std::size_t to = 0; to < 17; ++to) {
+        const BoxMemory box{memory.data() + from, 1, {bytes}, {1}};
+        const auto length = static_cast<std::size_t>(bytes);
+        std::vector<std::byte> staged(to + length + 1, std::byte{0xee});
+        const StagedCopy copy{&box, staged.data() + to};
+        ASSERT_FALSE(static_cast<bool>(StageBoxes({&copy, 1}, {1, nullptr})));
+        std::vector<std::byte> expected(to + length + 1, std::byte{0xee});
+        std::memcpy(expected.data() + to, memory.data() + from, length);
+        ASSERT_TRUE(staged == expected) << bytes << " bytes from " << from << " to " << to;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ucp

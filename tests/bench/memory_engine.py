@@ -2,13 +2,14 @@
 
 One process with an engine of ZeRO stage 1. Prints medians: the pause until the state may change again, beside a bare
 copy of as many bytes by two threads into warm memory, and beside engine.save_checkpoint() into /dev/shm, in turn in
-each round; and a restart beside DeepSpeed's own load. With --write the table goes into docs/memory-tier.md. Run it with
-the tests' environment and PYTHONPATH of the built package.
+each round; and a restart beside DeepSpeed's own load, with the pauses for the first versions after it. With --write the
+table goes into docs/memory-tier.md. Run it with the tests' environment and PYTHONPATH of the built package.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ from typing import Any
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BEGIN, END = "<!-- table of memory_engine.py -->\n", "<!-- end of engine -->\n"
+PAUSES = ("first", "second", "third")
 BYTES_OF_PARAMETER = 14  # bfloat16, and float32 three times.
 
 
@@ -58,7 +60,8 @@ def measure(root: Path, megabytes: int, rounds: int) -> dict[str, list[float]]:
     engine = engine_of(megabytes)
     how: dict[str, Any] = {"job": "bench", "directory": root, "every": 1}
     tier = memory_tier(engine, **how)
-    times: dict[str, list[float]] = {"copy": [], "pause": [], "captured": [], "engine": [], "restart": [], "load": []}
+    names = ("copy", "pause", "captured", "engine", "restart", "load", *PAUSES)
+    times: dict[str, list[float]] = {name: [] for name in names}
 
     def keep(step: int) -> None:
         began = time.monotonic()
@@ -85,6 +88,9 @@ def measure(root: Path, megabytes: int, rounds: int) -> dict[str, list[float]]:
         began = time.monotonic()
         tier = memory_tier(engine, **how)
         times["restart"].append(time.monotonic() - began)
+        for step, pause in enumerate(PAUSES, tier.first_step):
+            times[pause].append(seconds_of(lambda now=step: keep(now)))
+            tier._kept.saving.result()
     tier.close()
     times["bytes"] = [held]
     return times
@@ -99,8 +105,11 @@ def table(times: dict[str, list[float]]) -> str:
         ("engine.save_checkpoint() into /dev/shm", "engine", "pause"),
         ("engine.load_checkpoint() from there", "load", ""),
         ("memory_tier() that restores", "restart", "load"),
+        ("pause for the first version after that", "first", "third"),
+        ("… for the second", "second", "third"),
+        ("… for the third", "third", ""),
     ]
-    named = {"copy": "the bare copy", "pause": "the pause", "load": "the engine's load"}
+    named = {"copy": "the bare copy", "pause": "the pause", "load": "the engine's load", "third": "the third"}
     lines = [f"| {times['bytes'][0] / 2**20:.0f} MiB of state | seconds | against |", "|---|---|---|"]
     for label, name, other in rows:
         ratio = f"{seconds[name] / seconds[other]:.2f} x {named[other]}" if other else ""
@@ -119,6 +128,8 @@ def main() -> None:
     try:
         import deepspeed
 
+        # Else DeepSpeed compiles one, which a process alone does not use.
+        importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None  # type: ignore[attr-defined]
         deepspeed.init_distributed("gloo", init_method=f"file://{root}/store", rank=0, world_size=1,
                                    auto_mpi_discovery=False, verbose=False)  # fmt: skip
         made = table(measure(root, given.megabytes, given.rounds))

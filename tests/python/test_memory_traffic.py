@@ -166,14 +166,15 @@ def test_idle_spans() -> None:
         at += drawn.uniform(0.002, 0.006)
     rates = _spans.rates_by_phase(samples, begins, 1.0)
     assert sum(rates) / len(rates) == pytest.approx(3_000_000, rel=0.01)
-    found = _spans.idle_spans(rates, 1.0, Cost(0, 20e6), 0.64)
+    found = _spans.idle_spans(rates, 1.0, Cost(0, 20e6), 0.64, 0.0)
     truth = [(0.0, 0.1), (0.25, 0.4), (0.46, 0.7), (0.72, 1.0)]
     assert len(found) == len(truth)
     for span, (begin, end) in zip(found, truth, strict=True):
         assert begin <= span.begin <= begin + 0.015
         assert end - 0.015 <= span.end <= end
-    assert _spans.idle_spans([0.0] * 200, 1.0, Cost(0, 20e6), 0.64) == [Span(0, 1)]
-    assert _spans.idle_spans([9e6] * 200, 1.0, Cost(0, 20e6), 0.64) == []
+    assert _spans.idle_spans(rates, 1.0, Cost(0, 20e6), 0.64, 0.2) == [found[2], found[3]]
+    assert _spans.idle_spans([0.0] * 200, 1.0, Cost(0, 20e6), 0.64, 0.0) == [Span(0, 1)]
+    assert _spans.idle_spans([9e6] * 200, 1.0, Cost(0, 20e6), 0.64, 0.0) == []
 
 
 def test_cost() -> None:
@@ -244,7 +245,7 @@ def test_the_mode() -> None:
         Traffic("fast")
     busy = watched(clock, [1.0] * 20, busy=1.0).report()
     assert busy["mode"] == "paced"
-    assert busy["reason"] == "the training leaves the network idle in no part of an iteration"
+    assert busy["reason"] == "the training leaves the network idle in no long part of an iteration"
 
 
 def test_no_counters(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -65,11 +65,12 @@ def rates_by_phase(samples: Sequence[tuple[float, int]], begins: Sequence[float]
     return [count / (len(begins) - 1) / width for count in found]
 
 
-def idle_spans(rates: Sequence[float], length: float, cost: Cost, safety: float) -> list[Span]:
-    """Where the bins are not busy, if a chunk fits into `safety` of it."""
+def idle_spans(rates: Sequence[float], length: float, cost: Cost, safety: float, spread: float) -> list[Span]:
+    """Where the bins are not busy, if a chunk fits into `safety` of it. A span that is shorter than the `spread` of
+    iterations is at another place in each of them, and left out."""
     width = length / len(rates)
     least = max(_BUSY_OF_PEAK * max(rates), _BUSY_OF_LINK * cost.rate)
-    shortest = max(_LEAST_BINS * width, cost.seconds(LEAST_CHUNK) / safety)
+    shortest = max(_LEAST_BINS * width, cost.seconds(LEAST_CHUNK) / safety, spread)
     spans, begin = [], None
     for number, rate in enumerate([*rates, inf]):
         if rate <= least:

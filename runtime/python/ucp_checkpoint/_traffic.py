@@ -201,9 +201,9 @@ class Traffic:
             return self._say("paced", f"iterations of {self._length:.3g} s differ by {variation}, more than 10 %")
         assert self.cost is not None
         rates = rates_by_phase(samples, begins, self._length)
-        self._spans = idle_spans(rates, self._length, self.cost, _LADDER[-1][0])
+        self._spans = idle_spans(rates, self._length, self.cost, _LADDER[-1][0], self._spread)
         if not self._spans:
-            return self._say("paced", "the training leaves the network idle in no part of an iteration")
+            return self._say("paced", "the training leaves the network idle in no long part of an iteration")
         idle = sum(span.end - span.begin for span in self._spans)
         said = f"the network is idle for {idle:.3g} s of iterations of {self._length:.3g} s"
         self._rung = self._quiet = 0

@@ -23,7 +23,7 @@ def tier_of(rank: int, root: str, job: str, **settings: Any) -> Any:
 
 def beside_others(rank: int, root: str) -> dict[str, Any]:
     """Two machines, of which the second one has one trouble after the other; nothing else joins the ranks."""
-    return {"late": late(rank, root), "full": full(rank, root), "gone": gone(rank, root)}
+    return {"late": late(rank, root), "full": full(rank, root), "again": again(rank, root), "gone": gone(rank, root)}
 
 
 def late(rank: int, root: str) -> dict[str, Any]:
@@ -72,6 +72,26 @@ def full(rank: int, root: str) -> list[str]:
         told.append(str(tier.report()["failures"]))
         tier.close()
     return told
+
+
+def again(rank: int, root: str) -> dict[str, Any]:
+    """The first version fails on the other machine: the interval is chosen by the next one."""
+    tier = tier_of(rank, root, "again", every="auto", strict=False)
+    if rank == 1:
+        tier._copies._own_part = lambda _: os.stat("/nowhere")
+    tier.step(0)
+    while not tier._copies.is_settled():
+        time.sleep(0.01)
+    if rank == 1:
+        del tier._copies._own_part
+    step, until = 1, time.monotonic() + 60
+    while tier.report()["every"] == "auto" and time.monotonic() < until:
+        tier.step(step)
+        step += 1
+        time.sleep(0.02)
+    report = tier.report()
+    tier.close()
+    return {"failures": report["failures"], "seconds": report["seconds_of_version"], "every": report["every"]}
 
 
 def gone(rank: int, root: str) -> dict[str, Any]:

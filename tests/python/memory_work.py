@@ -15,6 +15,7 @@ import ucp_checkpoint as ucp
 from fixtures.dcp_cases import DcpCase
 from fixtures.dcp_models import SEED, train_step
 from save_work import built
+from writers import wait_until
 
 STEPS = 12
 CASE = DcpCase("memory", "uneven rows; a tied head, frozen parameters, buffers", 2, "fsdp2", groups="decay",
@@ -79,6 +80,8 @@ def train(
         if kept is not None:
             keep_truth(full_state(module, optimizer), Path(root) / "steps", step, rank)
             kept.step(step)
+    if kept is not None and kept._copies is not None:
+        wait_until(kept._copies.is_settled)
     report = None if kept is None else kept.report()
     if kept is not None:
         kept.close()

@@ -250,18 +250,46 @@ def test_one_version_stays(tmp_path: Path) -> None:
 
 
 def test_the_interval_is_chosen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """From how long a version takes, after a few iterations, when it has ended."""
+    """From how long a version takes, after a few iterations, when it is complete."""
     caplog.set_level(logging.INFO, "ucp_checkpoint")
     model, optimizer, tier = a_job(tmp_path, every="auto")
-    for step in range(8):
-        take_steps(model, optimizer, tier, range(step, step + 1))
-        time.sleep(0.05)
+    assert steps_to_choice(model, optimizer, tier) >= 5
     report = tier.report()
     assert report["seconds_of_version"] > 0
     assert tier._took is not None
     assert report["every"] == max(1, math.ceil(report["seconds_of_version"] / tier._took.iteration))
     assert f"a version each {report['every']} iterations: {report['why']}" in caplog.text
-    assert 1 <= report["versions"] <= 5
+    assert report["versions"] <= 2
+    tier.close()
+
+
+def steps_to_choice(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tier: ucp.memory.Tier) -> int:
+    """Takes steps until the interval is chosen."""
+    until = time.monotonic() + 60
+    for step in itertools.count():
+        if tier.report()["every"] != "auto":
+            return step
+        assert time.monotonic() < until
+        take_steps(model, optimizer, tier, range(step, step + 1))
+        time.sleep(0.05)
+    raise AssertionError
+
+
+def test_the_interval_after_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A first version that fails is a warning, and another one is made, by which it is chosen."""
+    model, optimizer, tier = a_job(tmp_path, every="auto")
+    folder = tmp_path / "one"
+    folder.rename(tmp_path / "gone")
+    folder.write_text("in the way")
+    take_steps(model, optimizer, tier, range(4))
+    assert tier._kept.saving is not None
+    wait_until(tier._kept.saving.done)
+    folder.unlink()
+    (tmp_path / "gone").rename(folder)
+    steps_to_choice(model, optimizer, tier)
+    report = tier.report()
+    assert (report["failures"], report["seconds_of_version"] > 0) == (1, True)
+    assert "could not save the version before" in caplog.text
     tier.close()
 
 

@@ -296,11 +296,16 @@ def test_chunks_that_have_a_time(keep: Keep, tmp_path: Path, mode: str) -> None:
     assert [step_in(path) for path in cluster.recover()] == [2.0] * 3
 
 
-def test_versions_on_storage(keep: Keep, tmp_path: Path) -> None:
-    """All parts in one folder, which any program reads; a folder that not all machines see is an error."""
+def test_versions_on_storage(keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All parts in one folder, which any program reads. A version's time is until then, and that of the writer."""
     cluster = Cluster(tmp_path / "memory", 2, 2)
     copiers = cluster.copiers()
+    persist = Copies._persist
+    times: list[float] = []
+    monkeypatch.setattr(Copies, "_persist", lambda self, *of: (times.append(self.seconds), persist(self, *of)))
     assert keep(cluster, copiers, 1, target=tmp_path / "storage" / "step-1") == ["", ""]
+    assert sorted(times) == sorted(copier.seconds for copier in copiers)
+    assert min(times) > tier_threads.SECONDS
     assert step_in(str(tmp_path / "storage" / "step-1")) == 1.0
     assert not list((tmp_path / "storage").glob(".*"))
 

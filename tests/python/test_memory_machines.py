@@ -96,6 +96,9 @@ def test_trouble_does_not_stop_training(tmp_path: Path) -> None:
     )
     assert (failures, failures_without_strict) == ("1", "1")
     assert "could not complete the version" in errors
+    assert told["again"]["failures"] == 1
+    assert told["again"]["every"] != "auto"
+    assert told["again"]["seconds"] > 0
     assert told["gone"]["paused"]
     assert (told["gone"]["failures"], told["gone"]["committed"]) == (1, 0)
     assert "keeps no more versions, since a rank is gone" in errors

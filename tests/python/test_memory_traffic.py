@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import threading
@@ -107,28 +108,52 @@ def held(spans: list[float], size: int, copies: int, largest: int, cost: Cost, s
     return size * copies - sum(left_of_all)
 
 
-def slow_interval(took: Took) -> int:
-    """A version is written; then, piece by piece, its copies take the idle time of iterations as it comes."""
-    now, left = took.version - took.sending, took.sending
-    if took.idle == 0:  # They are sent at once.
-        now, left = took.version, 0.0
-    while left > 0:
-        now, left = now + took.iteration / 64, left - took.idle / 64
-    interval = 1
-    while interval * took.iteration < now:
-        interval += 1
-    return interval
+def slow_interval(spans: list[Span], writing: float, iteration: float, size: int, copies: int, cost: Cost) -> int:
+    """The first number of iterations in which what is idle after the writing holds the copies."""
+    largest = _spans._largest(spans, cost, 0.8)
+    for interval in itertools.count(1):
+        ahead = []
+        for number in range(interval):
+            for span in spans:
+                begin = max(number * iteration + span.begin, writing)
+                ahead.append(max(0.0, number * iteration + span.end - begin))
+        if held(ahead, size, copies, largest, cost, 0.8) == size * copies:
+            return interval
+    raise AssertionError
+
+
+def planned(spans: list[Span], cost: Cost, size: int, copies: int, iteration: float = 1.0) -> Traffic:
+    """One with these spans, whose last version had so many bytes."""
+    traffic = Traffic("timetable")
+    traffic._mode, traffic._spans, traffic.cost = "timetable", spans, cost
+    traffic._lengths.append(iteration)
+    traffic._size, traffic._copies = size, copies
+    return traffic
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_the_interval(seed: int) -> None:
-    """Each version is complete when the next one is due. All times are binary fractions, and sums of them exact."""
+    """Each version is complete when the next one is due, and would not be one iteration earlier."""
     drawn = random.Random(seed)
-    iteration = 2.0 ** drawn.randrange(-4, 4)
-    idle = iteration * drawn.choice([0.0, 0.125, 0.25, 0.5])
-    sending = idle / 64 * drawn.randrange(300)
-    took = Took(sending + iteration / 64 * drawn.randrange(300), iteration, sending, idle)
-    assert took.interval() == slow_interval(took)
+    iteration = drawn.choice([0.5, 1.0, 4.0])
+    ends = sorted(drawn.sample(range(64), 2 * drawn.randrange(1, 4)))
+    spans = [
+        Span(begin / 64 * iteration, end / 64 * iteration) for begin, end in zip(ends[::2], ends[1::2], strict=True)
+    ]
+    cost = Cost(drawn.choice([0.0, 0.0001]), 200e6)
+    size, copies = drawn.randrange(1, 100_000_000), drawn.randrange(1, 3)
+    writing = drawn.choice([0.0, drawn.uniform(0, 3)]) * iteration
+    traffic = planned(spans, cost, size, copies, iteration)
+    sending = _spans.seconds_of_copies(spans, size, copies, cost, 0.8)
+    assert traffic.took(writing + sending).interval == slow_interval(spans, writing, iteration, size, copies, cost)
+
+
+def test_the_interval_by_hand() -> None:
+    """Copies of 0.3 s are sent in the half that follows the writing; those of 0.2 s need more than what it leaves."""
+    cost = Cost(0, 100e6)
+    assert planned([Span(0.5, 1)], cost, 30_000_000, 1).took(0.8).interval == 1
+    assert planned([Span(0, 0.5)], cost, 20_000_000, 1).took(0.5).interval == 2
+    assert [Traffic().took(1.1).interval, planned([Span(0, 1)], cost, 0, 0).took(1.5).interval] == [1, 2]
 
 
 def test_what_a_version_took(clock: Clock) -> None:
@@ -138,14 +163,14 @@ def test_what_a_version_took(clock: Clock) -> None:
     traffic.cuts(2_000_000, 1, lambda: None)
     took = traffic.took(0.5)
     assert (took.iteration, took.sending, took.idle) == pytest.approx((1.0, 0.2, 0.4), rel=0.02)
-    assert took.interval() == 1
+    assert took.interval == 1
     assert took.reason().startswith("a version takes 0.5 s, and an iteration 1 s; copies take 0.2 s of network, of ")
     traffic.cuts(2_000_000, 4, lambda: None)
-    assert traffic.took(1.1).interval() == 3  # 0.3 to write, and 2 for what needs 0.8.
-    assert Traffic().took(1.1) == Took(1.1, 0.0)
+    assert [traffic.took(1.1).interval, traffic.took(1.5).interval] == [2, 3]  # 0.3 or 0.7 to write, 0.8 to send.
+    assert Traffic().took(1.1) == Took(1.1, 0.0, 1)
     paced = Traffic("paced")
     beat(paced, clock, [1.0] * 6)
-    assert (paced.took(2.5).interval(), paced.took(0.0).interval()) == (3, 1)
+    assert (paced.took(2.5).interval, paced.took(0.0).interval) == (3, 1)
     assert paced.took(2.5).reason() == "a version takes 2.5 s, and an iteration 1 s"
 
 
@@ -300,6 +325,9 @@ def test_chunks_of_modes(clock: Clock) -> None:
     assert [cut.sizes for cut in off.cuts(1 << 20, 2, lambda: None)] == [[], []]
     (cut,) = paced.cuts(1 << 20, 1, lambda: None)
     assert cut.sizes == [_spans.LEAST_CHUNK] * 16
+    traffic = Traffic("timetable")
+    beat(traffic, clock, [1.0] * 3)
+    assert traffic.cuts(1 << 20, 1, lambda: None)[0].sizes == []  # How long copies take is measured.
     traffic = watched(clock, [1.0] * 20)
     beat(traffic, clock, [1.0] * 2)
     clock.now -= 0.4  # At 0.6 of the iteration.

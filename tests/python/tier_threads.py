@@ -27,6 +27,7 @@ from ucp_checkpoint._traffic import Traffic
 T = TypeVar("T")
 WORLD = "0123abcd"
 ELEMENTS = 300_000
+SECONDS = 1000.0  # That a writer says to have taken.
 
 
 class ThreadRanks(Ranks):
@@ -136,7 +137,7 @@ class Saved:
         if self._problem:
             raise _ucp.Error(self._problem)
         shutil.copytree(self._template, self._place)
-        return {}
+        return {"seconds": SECONDS}
 
 
 def together(works: list[Callable[[], T]]) -> list[T]:

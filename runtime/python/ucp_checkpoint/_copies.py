@@ -46,6 +46,7 @@ from ucp_checkpoint._machines import Machines
 from ucp_checkpoint._spans import Cost, cost_of
 from ucp_checkpoint._tier_folder import Part, TierFolder, Version
 from ucp_checkpoint._traffic import Traffic
+from ucp_checkpoint._versions import HAS_PROBLEM, IS_BUSY, IS_READY
 
 if TYPE_CHECKING:
     from ucp_checkpoint._saving import Saving
@@ -84,7 +85,7 @@ class Copies:
         self.committed: Version | None = None
         self.complete: Version | None = None  # The newest that is complete everywhere: others may have committed it.
         self.bytes_sent = 0
-        self.seconds = 0.0  # From the beginning of the last version to its commit.
+        self.seconds = 0.0  # That the last version took to be written here, and from then to its commit.
         self._machines, self._folder, self._keepers = machines, folder, keepers
         self._number, self._count = (0, 1) if is_replicated else (machines.mine, machines.count)
         self._problem = ""
@@ -110,12 +111,11 @@ class Copies:
         """Whether the last version is committed, or given up."""
         return self._is_settled.is_set()
 
-    def may_begin(self) -> bool:
-        """Whether there is memory for another version, and time to send it."""
-        return self.is_settled() and not self.traffic.rests()
-
-    def has_problem(self) -> bool:
-        return bool(self._problem)
+    def state(self) -> int:
+        """Of the last version. It is busy until there is memory for another one, and time to send it."""
+        if not self.is_settled() or self.traffic.rests():
+            return IS_BUSY
+        return HAS_PROBLEM if self._problem else IS_READY
 
     def take_problem(self) -> str:
         """Why the last version was given up; nothing after that."""
@@ -152,10 +152,8 @@ class Copies:
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:
-            began = time.monotonic()
             try:
                 self._settle(task)
-                self.seconds = time.monotonic() - began
                 self.traffic.watch()
             except _Over:
                 self._streams = None  # Others hear of it.
@@ -181,11 +179,13 @@ class Copies:
             if (part.version, part.number, part.count) != (task.version, number, self._count):
                 said = f"machine {machine} is at {part.version.name} and machine {self._machines.mine} at "
                 raise failure("usage", f"{said}{task.version.name}; all machines keep the same versions")
+        written = time.monotonic()
         self._copy(streams, parts)
         self._all_say(streams, lambda: self._join(task.version))
         self.complete = task.version
         self._all_say(streams, lambda: None)
         self.committed = task.version
+        self.seconds += time.monotonic() - written
         with self._changes():
             self._folder.keep_alone(task.version)
         if task.persists_to is not None:
@@ -219,7 +219,7 @@ class Copies:
     def _own_part(self, task: _Task) -> Part:
         if task.saving is None:
             raise failure("io", "the save did not begin")
-        task.saving.result()
+        self.seconds = float(task.saving.result()["seconds"])
         return self._folder.part(task.version, self._number, self._count)
 
     def _join(self, version: Version) -> None:

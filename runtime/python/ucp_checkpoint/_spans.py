@@ -145,15 +145,9 @@ class Took:
 
     version: float
     iteration: float
+    interval: int  # The least number of iterations in which another one is made. A timetable sends in idle spans alone.
     sending: float = 0.0  # Of the version's seconds. With a timetable, what the network needs for copies.
     idle: float = 0.0  # With a timetable, what copies may use in each iteration; else 0.
-
-    def interval(self) -> int:
-        """The least number of iterations in which another one is made, with its copies in idle time alone."""
-        iteration = max(self.iteration, 1e-6)
-        if self.idle == 0:
-            return max(1, ceil(self.version / iteration))
-        return max(1, ceil(max(0.0, self.version - self.sending) / iteration + self.sending / self.idle))
 
     def reason(self) -> str:
         said = f"a version takes {self.version:.3g} s, and an iteration {self.iteration:.3g} s"

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -121,8 +122,9 @@ class Traffic:
         return [cut(of_copy) for of_copy in chunks]
 
     def _chunks(self, size: int, copies: int) -> list[list[Chunk]]:
-        """None: a copy is sent at once."""
-        if self._mode == "off" or self._is_hurried or not self._lengths:
+        """None: a copy is sent at once, as before the network is watched, so that its time has no waiting."""
+        is_first = self._mode == "paced" and self._wanted == "timetable" and not self._reason
+        if self._mode == "off" or is_first or self._is_hurried or not self._lengths:
             return [[] for _ in range(copies)]
         phase, share = time.monotonic() - self._begin, _LADDER[self._rung][0]
         if self._mode == "paced" or self.cost is None:
@@ -145,12 +147,15 @@ class Traffic:
 
     def took(self, version: float) -> Took:
         """Beside the last version, which was complete after so many seconds."""
-        iteration = median(self._lengths) if self._lengths else 0.0
+        iteration = max(1e-6, median(self._lengths)) if self._lengths else 0.0
         if self._mode != "timetable" or self.cost is None:
-            return Took(version, iteration)
+            return Took(version, iteration, max(1, ceil(version / iteration)) if iteration > 0 else 1)
         share = _LADDER[0][0]
         sending = seconds_of_copies(self._spans, self._size, self._copies, self.cost, share)
-        return Took(version, iteration, sending, share * sum(span.end - span.begin for span in self._spans))
+        whole, phase = divmod(max(0.0, version - sending), iteration)
+        held, _ = timetable(self._spans, phase, 1, self._size, self._copies, self.cost, share)
+        idle = share * sum(span.end - span.begin for span in self._spans)
+        return Took(version, iteration, int(whole) + held, sending, idle)
 
     def hurry(self) -> None:
         """All that is left is sent at once."""

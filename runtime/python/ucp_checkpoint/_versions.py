@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ucp_checkpoint._save import Saver
     from ucp_checkpoint._saving import Saving
 
+IS_BUSY, HAS_PROBLEM, IS_READY = 0, 1, 2  # The last version, on a rank; the least of all ranks counts.
 _VERSION = re.compile(r"step-(\d{1,18})")
 
 
@@ -50,18 +51,17 @@ class Versions:
         """Of a version, or of this machine's part of it."""
         return int(self.saver.plan["bytes_to_write"])
 
-    def is_done(self) -> bool:
-        """Whether the last one has ended, well or not."""
-        return self.saving is None or self.saving.done()
+    def state(self) -> int:
+        """Of the last one. The next begin() raises its problem."""
+        if self.saving is None:
+            return HAS_PROBLEM
+        if not self.saving.done():
+            return IS_BUSY
+        return IS_READY if self.saving.progress.is_staged() else HAS_PROBLEM
 
     def seconds(self) -> float:
-        """How long the last one took to be written; 0 if it failed. It has ended."""
-        if self.saving is None:
-            return 0.0
-        try:
-            return float(self.saving.result()["seconds"])
-        except _ucp.Error:
-            return 0.0
+        """How long the last one took to be written, if it is ready."""
+        return 0.0 if self.saving is None else float(self.saving.result()["seconds"])
 
 
 def folder_of(job: str | None, directory: str | os.PathLike[str] | None) -> Path:

@@ -27,13 +27,12 @@ from ucp_checkpoint._recovery import Candidate, Recovery
 from ucp_checkpoint._spans import Took
 from ucp_checkpoint._tier_folder import TierFolder, Version, new_world
 from ucp_checkpoint._traffic import Traffic
-from ucp_checkpoint._versions import Versions, folder_of, versions_in
+from ucp_checkpoint._versions import HAS_PROBLEM, IS_READY, Versions, folder_of, versions_in
 
 if TYPE_CHECKING:
     import torch
 
 _CALLS_BEFORE_CHOICE = 5  # Of step(), at least, before every="auto" chooses.
-_IS_BUSY, _HAS_PROBLEM, _IS_READY = 0, 1, 2
 _log = logging.getLogger("ucp_checkpoint")
 
 
@@ -140,13 +139,15 @@ class Tier:
         if self._every == "auto" and self._calls >= _CALLS_BEFORE_CHOICE:
             self._choose_interval()
         is_due = self._calls == 1 or (self._every != "auto" and (self._calls - 1) % int(self._every) == 0)
+        is_due = is_due or self._is_late
         persists = self._persist_every is not None and (step + 1) % self._persist_every == 0
         if self._machines.count > 1:
-            if is_due or persists or self._is_late:
+            if is_due or persists:
                 self._owes_storage = self._owes_storage or persists
                 self._keep_part(step)
             return
         if is_due:
+            self._is_late = False
             self._attempt(self._kept, self._folder.path / f"step-{step}", step)
         if self._stored is not None and persists:
             assert self._fallback is not None
@@ -165,12 +166,12 @@ class Tier:
             "why": "" if self._took is None else self._took.reason(),
             "restored": None if self.restored is None else {"step": self.restored.step, "path": self.restored.path},
             "machines": self._machines.names,
+            "paused": self._paused,
         }
         if self._machines.count > 1:
             told["skipped"] = self._skipped
             told["replicated"] = self._is_replicated
             told["keepers"] = [[self._machines.names[keeper] for keeper in of_one] for of_one in self._keepers]
-            told["paused"] = self._paused
         if copies is not None:  # Of the first rank of each machine.
             told["traffic"] = copies.traffic.report()
             told["committed"] = None if copies.committed is None else copies.committed.step
@@ -242,15 +243,10 @@ class Tier:
     def _may_begin(self) -> bool:
         if self._paused:
             return False
-        state = _IS_READY
-        if self._copies is not None and not self._copies.may_begin():
-            state = _IS_BUSY
-        elif self._copies is not None and self._copies.has_problem():
-            state = _HAS_PROBLEM
         try:
-            least = self._ranks.least(state)
-            if least != _HAS_PROBLEM:
-                return least == _IS_READY
+            least = self._ranks.least(IS_READY if self._copies is None else self._copies.state())
+            if least != HAS_PROBLEM:
+                return least == IS_READY
             said = self._ranks.all_tell(self._problem_of_version())
         except (RuntimeError, _ucp.Error) as error:
             self._pause(error)
@@ -276,19 +272,22 @@ class Tier:
         self._tell(f"keeps no more versions, since a rank is gone: {error}", failure("io", str(error)))
 
     def _choose_interval(self) -> None:
-        """When the first version has ended everywhere, and the network has been watched."""
+        """When the first version is complete everywhere, and the network is watched. If it has failed, another one is
+        due."""
         if self._paused:
             return
         copies = self._copies
         try:
-            if not self._ranks.least(self._kept.is_done() if copies is None else copies.may_begin()):
+            least = self._ranks.least(self._kept.state() if copies is None else copies.state())
+            if least != IS_READY:
+                self._is_late = self._is_late or least == HAS_PROBLEM
                 return
             mine = self._traffic.took(self._kept.seconds() if copies is None else copies.seconds)
             said = [Took(*of_rank) for of_rank in self._ranks.all_tell(astuple(mine))]
         except (RuntimeError, _ucp.Error) as error:
             return self._pause(error)
-        self._took = max(said, key=Took.interval)
-        self._every = self._took.interval()
+        self._took = max(said, key=lambda took: took.interval)
+        self._every = self._took.interval
         if self._ranks.rank == 0:
             _log.info("ucp.memory: a version each %d iterations: %s", self._every, self._took.reason())
         return None

@@ -32,6 +32,7 @@ LAYERS, WIDTH = 4, 512
 SECONDS_OF_LAYER = 0.06  # Forward, and as long backward.
 WARM, COUNTED = 30, 6  # Iterations; 20 of the former are watched for the timetable.
 NEVER = 1 << 30
+SECONDS_OF_JOB = 1800
 # By name: the mode of the tier's traffic, whether each version is waited for, and how many chunks are on their way.
 WAYS = {
     "none": ("off", False, 2),
@@ -71,8 +72,17 @@ def train_step(model: Any, optimizer: Any, step: int) -> float:
     return float(loss.detach())
 
 
+def order(turn: int) -> list[str]:
+    """The ways of a turn: each follows the block without versions in some turn."""
+    first, *others = WAYS
+    begin = turn % len(others)
+    return [first, *others[begin:], *others[:begin]]
+
+
 def measure(rank: int, root: Path, turns: int) -> dict[str, Any]:
     """One rank: for each way and turn, seconds of an iteration; and the versions of each iteration."""
+    import torch.distributed as dist
+
     import ucp_checkpoint as ucp
     from ucp_checkpoint import _streams
 
@@ -102,11 +112,15 @@ def measure(rank: int, root: Path, turns: int) -> dict[str, Any]:
             time.sleep(0.001)
         return seconds / COUNTED, versions
 
-    for _ in range(WARM):
-        iterate(False)
-    found: dict[str, Any] = {"traffic": traffic.report()}
-    if found["traffic"]["mode"] == "timetable":  # Else the machine is too busy.
-        found["blocks"] = [{way: block(way) for way in WAYS} for _ in range(turns)]
+    modes = ["watching"]
+    while "watching" in modes:
+        for _ in range(WARM):
+            iterate(False)
+        modes = [""] * dist.get_world_size()
+        dist.all_gather_object(modes, traffic.report()["mode"])
+    found: dict[str, Any] = {"traffic": traffic.report(), "modes": modes}
+    if modes == ["timetable"] * len(modes):  # Else the machine is too busy.
+        found["blocks"] = [{way: block(way) for way in order(turn)} for turn in range(turns)]
     tier.close()
     return found
 
@@ -134,7 +148,11 @@ def job(there: dict[str, namespaces.Machine], root: Path, turns: int) -> dict[st
         subprocess.Popen([*there[name].enter, *command, str(rank), str(root)], stdout=subprocess.PIPE, text=True)
         for rank, name in enumerate("ab")
     ]
-    outputs = [rank.communicate()[0] for rank in ranks]
+    try:
+        outputs = [rank.communicate(timeout=SECONDS_OF_JOB)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
     (found,) = [line for line in outputs[0].splitlines() if line.startswith("FIGURES ")]
     told: dict[str, Any] = json.loads(found.removeprefix("FIGURES "))
     return told
@@ -192,7 +210,7 @@ def main() -> None:
         for machine in there.values():
             shape(machine, options.rate)
         found = job(there, Path(folder), options.turns)
-    print(found["traffic"])
+    print(found["traffic"], found["modes"])
     if "blocks" not in found:
         sys.exit("the iterations without copies are too unsteady for a timetable: run it on a machine that is idle")
     for turn in found["blocks"]:

@@ -46,7 +46,7 @@ PAPER_CASES = {"the machines stay": (15, 162, 0, 240), "a machine is replaced": 
 
 
 def note(root: Path, name: str, when: float | None = None) -> None:
-    """The time at which something has happened first, on any rank."""
+    """The time at which something has happened on a rank."""
     with (root / "notes").open("a") as file:
         file.write(json.dumps([name, time.time() if when is None else when]) + "\n")
 
@@ -140,12 +140,24 @@ def work(root: Path, megabytes: int, case: str) -> None:
     os._exit(0)  # A group that has lost a rank cannot be taken down.
 
 
+def run(command: list[str]) -> None:
+    """torchrun, which ends its workers if it is terminated; each has a session of its own."""
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        output, _ = job.communicate(timeout=240)
+    finally:
+        job.terminate()
+        job.wait()
+    if job.returncode != 0:
+        sys.exit(output)
+
+
 def restart(megabytes: int, case: str) -> dict[str, float]:
     """Seconds by phase. A phase ends when the slower rank has ended it."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         command = [*torchrun, "--max-restarts", "1", __file__, "--megabytes", str(megabytes), "--work", folder, case]
-        subprocess.run(command, check=True, capture_output=True, timeout=240)
+        run(command)
         times: dict[str, float] = {}
         for line in (Path(folder) / "notes").read_text().splitlines():
             name, when = json.loads(line)

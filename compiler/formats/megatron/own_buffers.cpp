@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "compiler/formats/dcp/entries/parameter_names.h"
-#include "compiler/formats/megatron/rank_buffers.h"
 #include "compiler/formats/megatron/rules/buckets.h"
+#include "compiler/formats/megatron/rules/rank_buffers.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 
 namespace ucp::megatron {

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <utility>
 
-#include "compiler/formats/megatron/rank_buffers.h"
 #include "compiler/formats/megatron/rules/buckets.h"
 #include "compiler/formats/megatron/rules/flat_ranges.h"
+#include "compiler/formats/megatron/rules/rank_buffers.h"
 
 namespace ucp::megatron {
 namespace {

@@ -8,10 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <span>
 #include <string_view>
 
-#include "compiler/formats/dcp/entries/parameter_names.h"
+#include "compiler/formats/megatron/rules/cuts.h"
 #include "compiler/formats/megatron/rules/keys.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/layout/dtype.h"
@@ -25,41 +24,6 @@ constexpr std::string_view kGate = "mlp.linear_fc1.weight";
 constexpr std::string_view kBehindGate = "mlp.linear_fc2.weight";
 constexpr std::string_view kExtraOfHead = "output_layer._extra_state";
 
-enum class Cut { kWhole, kRows, kHalves, kColumns };  // kHalves: the rows of a gate and of an up half, if it is gated.
-
-struct KnownTensor {
-  std::string_view name;
-  Cut cut = Cut::kWhole;
-};
-
-constexpr std::array<KnownTensor, 6> kOfEnds = {{{kWordEmbeddings, Cut::kRows},
-                                                 {"embedding.position_embeddings.weight"},
-                                                 {"decoder.final_layernorm.weight"},
-                                                 {"decoder.final_layernorm.bias"},
-                                                 {kHead, Cut::kRows},
-                                                 {"output_layer.bias", Cut::kRows}}};
-constexpr std::array<KnownTensor, 16> kOfLayers = {{{"self_attention.linear_proj.weight", Cut::kColumns},
-                                                    {"self_attention.linear_proj.bias"},
-                                                    {"self_attention.linear_qkv.layer_norm_weight"},
-                                                    {"self_attention.linear_qkv.layer_norm_bias"},
-                                                    {"self_attention.linear_qkv.weight", Cut::kRows},
-                                                    {"self_attention.linear_qkv.bias", Cut::kRows},
-                                                    {"self_attention.q_layernorm.weight"},
-                                                    {"self_attention.q_layernorm.bias"},
-                                                    {"self_attention.k_layernorm.weight"},
-                                                    {"self_attention.k_layernorm.bias"},
-                                                    {"mlp.linear_fc1.layer_norm_weight"},
-                                                    {"mlp.linear_fc1.layer_norm_bias"},
-                                                    {kGate, Cut::kHalves},
-                                                    {"mlp.linear_fc1.bias", Cut::kHalves},
-                                                    {kBehindGate, Cut::kColumns},
-                                                    {"mlp.linear_fc2.bias"}}};
-
-const KnownTensor* Find(std::span<const KnownTensor> known, std::string_view name) {
-  const auto found = std::ranges::find(known, name, &KnownTensor::name);
-  return found == known.end() ? nullptr : &*found;
-}
-
 struct NameInModel {
   std::optional<std::int64_t> layer;
   std::string name;  // In the layer, as `torch_dist` calls it.
@@ -68,11 +32,8 @@ struct NameInModel {
 // Modules without Transformer Engine have norms of their own, and keys are as if the linear layer behind had them.
 NameInModel NameOf(std::string_view name) {
   if (!name.starts_with(kLayers)) return {std::nullopt, std::string(name)};
-  const std::string_view rest = name.substr(kLayers.size());
-  const std::string_view digits = rest.substr(0, rest.find('.'));
-  const auto number = dcp::AsNumber(digits);
-  if (!number || digits.size() == rest.size()) return {std::nullopt, std::string(name)};
-  const std::string_view in_layer = rest.substr(digits.size() + 1);
+  const auto [number, in_layer] = SplitLayer(name);
+  if (!number) return {std::nullopt, std::string(name)};
   using Renaming = std::pair<std::string_view, std::string_view>;
   constexpr std::array<Renaming, 2> kNorms = {{{"input_layernorm.", "self_attention.linear_qkv.layer_norm_"},
                                                {"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_"}}};
@@ -153,15 +114,15 @@ class Joiner {
       NameInModel name = NameOf(tensor.name);
       if (is_end && name.name == kHead && AreEndsTied(arguments_)) name.name = kWordEmbeddings;
       UCP_RETURN_IF_ERROR(CheckLayer(rank, name, tensor.name));
-      const KnownTensor* known = name.layer ? Find(kOfLayers, name.name) : Find(kOfEnds, name.name);
-      if (known == nullptr) {
+      const auto cut = name.layer ? CutInLayer(name.name) : CutOutsideLayers(name.name);
+      if (!cut) {
         return Fail(ErrorCode::kUnsupported,
                     "`{}` has `{}`, and it is not known how ranks share that; load the checkpoint with Megatron-LM, "
                     "and save it as `torch_dist`",
                     rank.folder.file(), tensor.name);
       }
       const std::string key = name.layer ? fmt::format("{}{}", kLayers, name.name) : name.name;
-      UCP_RETURN_IF_ERROR(TakeTensor(rank, tensor, key, name.layer, known->cut));
+      UCP_RETURN_IF_ERROR(TakeTensor(rank, tensor, key, name.layer, *cut));
       if (part.states.empty()) continue;
       std::vector<PlacedBox>& boxes = OfTensor(key).boxes;
       for (auto box = boxes.rbegin(); box != boxes.rend() && box->tensor == &tensor; ++box)

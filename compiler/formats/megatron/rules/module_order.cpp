@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "compiler/formats/dcp/entries/parameter_names.h"
+#include "compiler/formats/megatron/rules/cuts.h"
 
 namespace ucp::megatron {
 namespace {
@@ -54,15 +54,6 @@ std::vector<std::string_view> OrderInLayer(bool has_norms_of_their_own) {
   if (!has_norms_of_their_own) add(kNormOfAttention);
   add(kRestOfLayer);
   return order;
-}
-
-// Splits "decoder.layers.3.mlp.linear_fc1.weight" into 3 and the rest; the number is absent where all layers are one.
-std::pair<std::optional<std::int64_t>, std::string_view> LayerOf(std::string_view key) {
-  const std::string_view rest = key.substr(kLayers.size());
-  const std::string_view digits = rest.substr(0, rest.find('.'));
-  const auto number = dcp::AsNumber(digits);
-  if (!number || digits.size() == rest.size()) return {std::nullopt, rest};
-  return {number, rest.substr(digits.size() + 1)};
 }
 
 // The argument with which the order or the buffers are others; empty: there is none.
@@ -172,7 +163,7 @@ class Modules {
       return std::ranges::find(names, name) != names.end();
     };
     if (!key.starts_with(kLayers)) return is_among(key, kBeforeLayers) || is_among(key, kBehindLayers);
-    const std::string_view name = LayerOf(key).second;
+    const std::string_view name = SplitLayer(key).second;
     if (name.starts_with(kExperts)) return is_among(name.substr(kExperts.size()), kInExpert);
     return is_among(name, in_layer_) || is_among(name, kBehindExperts);
   }

@@ -1,5 +1,5 @@
 // Experts that other ranks have copies of than of the rest have buffers, and an optimizer, of their own.
-#include "compiler/formats/megatron/rank_buffers.h"
+#include "compiler/formats/megatron/rules/rank_buffers.h"
 
 #include <fmt/format.h>
 

@@ -76,6 +76,9 @@ std::string_view UnknownCut(const Arguments& arguments) {
   return are_together && of_experts && of_experts != tensor_parallel ? "expert_tensor_parallel_size" : "";
 }
 
+// Of the router, which is not trained by the optimizer and has no place in its buffers.
+bool IsBuffer(std::string_view key) { return key.starts_with(kLayers) && key.ends_with(".mlp.router.expert_bias"); }
+
 using ByKey = std::map<std::string_view, const dcp::Entry*>;
 
 class Modules {
@@ -84,7 +87,9 @@ class Modules {
       : in_layer_(OrderInLayer(arguments.Text("transformer_impl") == "local")),
         has_grouped_experts_(arguments.IsSet("moe_grouped_gemm")),
         stages_(static_cast<std::size_t>(stages)) {
-    for (const dcp::Entry* tensor : tensors) by_key_[tensor->key] = tensor;
+    for (const dcp::Entry* tensor : tensors) {
+      if (!IsBuffer(tensor->key)) by_key_[tensor->key] = tensor;
+    }
   }
 
   std::vector<std::vector<ModuleParameter>> Order(std::int64_t layers) {

@@ -25,6 +25,7 @@ constexpr std::string_view kModel = "model.";
 constexpr std::string_view kStates = "optimizer.state.";
 constexpr std::string_view kMetaOfGroups = "optimizer.param_to_group_meta.";
 constexpr std::string_view kGroupsOfParameters = "optimizer.param_groups.";
+constexpr std::string_view kStep = ".step";
 constexpr std::string_view kGate = ".linear_fc1.";
 
 std::string_view WithoutModules(std::string_view name) {
@@ -89,6 +90,7 @@ class Renamer {
     for (Entry& entry : entries_) {
       if (const auto half = HalfOf(entry.key)) SetKey(entry, std::string(entry.key).erase(*half, 2));
     }
+    TakeStepsOfSettings();
     return llvm::Error::success();
   }
 
@@ -137,6 +139,23 @@ class Renamer {
     entry.path = {std::string(text.substr(0, first)), std::string(text.substr(first + 1, table - first - 1))};
     if (last > table) entry.path.emplace_back(std::string(text.substr(table + 1, last - table - 1)));
     entry.path.emplace_back(std::string(text.substr(last + 1)));
+  }
+
+  // Transformer Engine's optimizer keeps the step among the settings, where PyTorch's has one beside the states.
+  void TakeStepsOfSettings() {
+    std::set<std::string> keys;
+    for (const Entry& entry : entries_) keys.insert(entry.key);
+    for (Entry& entry : entries_) {
+      const std::string_view key = entry.key;
+      if (!key.starts_with(kGroupsOfParameters) || !key.ends_with(kStep)) continue;
+      std::string of_state = fmt::format("{}{}", kStates, key.substr(kGroupsOfParameters.size()));
+      if (keys.contains(of_state)) {
+        entry.key.clear();
+      } else {
+        SetKey(entry, std::move(of_state));
+      }
+    }
+    std::erase_if(entries_, [](const Entry& entry) { return entry.key.empty(); });
   }
 
   llvm::Error Join(Entry& gate, Entry& up) {

@@ -88,6 +88,20 @@ TEST(MegatronFsdp, NamesStatesAndSettingsAsGetStateDictDoes) {
   EXPECT_THAT(entries[0].path, ElementsAre(PathPart("optimizer.state.a.bias.exp_avg")));
 }
 
+// Transformer Engine's optimizer has a step among the settings alone, and a folder for either has both.
+TEST(MegatronFsdp, TakesStepsOfSettings) {
+  std::vector<Entry> entries = {ValueOf("optimizer.param_to_group_meta.module.module.a.bias.step"),
+                                ValueOf("optimizer.param_to_group_meta.module.module.b.bias.step"),
+                                ValueOf("optimizer.state.module.module.b.bias.step")};
+  entries[0].path = {"optimizer", "param_to_group_meta", "module.module.a.bias", "step"};
+  llvm::cantFail(RenameMegatronFsdp(entries));
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].key, "optimizer.state.a.bias.step");
+  EXPECT_THAT(entries[0].path,
+              ElementsAre(PathPart("optimizer"), PathPart("state"), PathPart("a.bias"), PathPart("step")));
+  EXPECT_EQ(entries[1].key, "optimizer.state.b.bias.step");
+}
+
 TEST(MegatronFsdp, RefusesHalfOfATensor) {
   const Entry gate = Matrix("model.l.linear_fc1.weight_w", {"model", "l.linear_fc1.weight_w"}, 3);
   const Entry up = Matrix("model.l.linear_fc1.weight_v", {"model", "l.linear_fc1.weight_v"}, 2);

@@ -29,6 +29,8 @@ LLAMA = ["--spec", SPECS / "llama.ucp", *(word for size in LLAMA_SIZES for word 
 
 Convert = Callable[..., Path]
 Run = Callable[..., str]
+Ways = tuple[str, ...]  # The targets of conversions, one after the other.
+Made = Callable[[str, Ways], Path]
 
 
 TABLE = AcceptanceTable()
@@ -112,6 +114,22 @@ def convert(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Convert:
         return done[name, to]
 
     return converted
+
+
+@pytest.fixture(scope="module")
+def made(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The folder that conversions make of a fixture of Megatron Core, each made once."""
+    done: dict[tuple[str, Ways], Path] = {}
+
+    def folder_of(name: str, ways: Ways) -> Path:
+        if (name, ways) not in done:
+            source = folder_of(name, ways[:-1]) if len(ways) > 1 else FIXTURES / "megatron_core" / name / "checkpoint"
+            output = tmp_path_factory.mktemp("ours") / name
+            run("convert", source, output, "--to", ways[-1])
+            done[name, ways] = output
+        return done[name, ways]
+
+    return folder_of
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     [
         ("megatron", replace(CASE, sharding="fully_reshardable")),
         ("megatron:ep=1", replace(CASE, sharding="fully_reshardable", ep=1, tp=2, dp=1)),
+        ("megatron:optimizer=dp_reshardable", CASE),
     ],
 )
 def test_resumes(to: str, case: MegatronCase, saved: tuple[Path, dict[str, Any]], run: Run, tmp_path: Path) -> None:

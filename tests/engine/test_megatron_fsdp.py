@@ -1,7 +1,8 @@
-"""Folders that Megatron-FSDP saved as `fsdp_dtensor`: what its optimizer held, bit for bit, in every target."""
+"""Folders of `fsdp_dtensor`, which Megatron-FSDP saved or loads: what its optimizer held, bit for bit."""
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import shutil
@@ -16,15 +17,18 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 
-from conftest import Run
+from conftest import Made, Run, Ways
 from fixtures.fingerprints import describe, differences
-from fixtures.megatron_core_cases import FSDP_CASES
+from fixtures.megatron_core_cases import FSDP_CASES, MEGATRON_CASES, RANKS_CASES, MegatronCase
+from fixtures.ranks import RankError, run_ranks
 from test_megatron_write import resumed
 from universal import FIXTURES, describe_states, read_states, tag_folder
 
 STEPS = 2
 ITERATION = "iter_0001000"
 GATED = "fsdp_llama_tp2_dp2"
+ALL_CASES = FSDP_CASES | MEGATRON_CASES | RANKS_CASES
+TO_FSDP = "megatron:format=fsdp_dtensor"
 UP = "model.module.decoder.layers.1.mlp.linear_fc1.weight_v"
 
 
@@ -78,6 +82,184 @@ def test_inspect_and_verify(name: str, run: Run) -> None:
     assert f"dcp, tag {ITERATION}, step {STEPS}" in text
     assert "Megatron-FSDP saved it as `fsdp_dtensor`" in text
     run("verify", source_of(name))
+
+
+def settings_of(run: Any) -> list[tuple[float, ...]]:
+    """Of the groups of a run's optimizer."""
+    keys = ("wd_mult", "lr_mult", "lr", "weight_decay", "eps")
+    return sorted(tuple(float(group[key]) for key in keys) for group in run.optimizer.param_groups)
+
+
+def resumed_under_fsdp(case: MegatronCase, folder: Path, steps: int = 0) -> dict[str, Any]:
+    """The state of a run under Megatron-FSDP that loaded the folder: at once, and some steps later."""
+
+    def on_rank() -> dict[str, Any]:
+        from fixtures.megatron_core_fsdp import FsdpRun, gather
+
+        run = FsdpRun(case)
+        besides = run.load(folder)
+        loaded = gather(run)
+        run.case = replace(case, steps=case.steps + steps)
+        run.train(first=case.steps)
+        return {"loaded": loaded, "after": gather(run), "besides": besides, "settings": settings_of(run)}
+
+    return run_ranks(case.world, on_rank)
+
+
+def under_fsdp(source: str, tp: int = 1, dp: int = 1) -> MegatronCase:
+    """A run of the model of a fixture, with the padding of its vocabulary."""
+    case = ALL_CASES[source]
+    model = case.model | {"make_vocab_size_divisible_by": case.padded_vocab // tp}
+    return replace(case, name="", model=model, tp=tp, pp=1, dp=dp, ep=1, container="fsdp_dtensor")
+
+
+RESUMED: list[tuple[str, Ways, int, int]] = [
+    ("llama_tp2_pp2_dp2", (TO_FSDP,), 1, 2),
+    ("llama_tp2_pp2_dp2", ("universal", TO_FSDP + ",files=3"), 2, 2),
+    ("gpt_tied_tp2_pp2_dp2", (TO_FSDP,), 2, 1),
+    ("gpt_own_buffers_tied_pp2_dp2", ("deepspeed:dp=2,zero=1,dtype=bf16", TO_FSDP), 1, 3),
+    ("ranks_llama_virtual_tp2_pp2", (TO_FSDP,), 1, 1),
+    ("mixture_tp2_ep2_dp2", (TO_FSDP + ",ep=1",), 1, 2),
+    (GATED, (TO_FSDP,), 1, 3),
+    ("fsdp_gpt_dp3", ("megatron", TO_FSDP), 2, 2),
+]
+
+
+@pytest.mark.parametrize(("name", "ways", "tp", "dp"), RESUMED)
+def test_resumes_under_fsdp(name: str, ways: Ways, tp: int, dp: int, made: Made) -> None:
+    """Megatron-FSDP finds every key, and its optimizer then holds what the saving run held, bit for bit."""
+    truth = truth_of(name)
+    output = made(name, ways)
+    assert (output / "latest_checkpointed_iteration.txt").read_text() == "1000"
+    found = resumed_under_fsdp(under_fsdp(name, tp, dp), output / ITERATION)
+    held = truth.get("stacked", truth["tensors"])
+    assert differences({"tensors": held}, {"tensors": found["loaded"]["stacked"]}, ["parameter"]) == []
+    assert found["besides"] == {"checkpoint_version": 3.0, "iteration": 1000, "opt_param_scheduler": {"max_lr": 0.01}}
+    assert found["settings"] == [(0.0, 1.0, 0.01, 0.1, 1e-8), (1.0, 1.0, 0.01, 0.1, 1e-8)]
+
+
+def test_trains_on_under_fsdp(made: Made) -> None:
+    """The step after the load is that of the same run that loaded Megatron-FSDP's own folder."""
+    case = under_fsdp(GATED, dp=2)
+    truth = resumed_under_fsdp(case, source_of(GATED), steps=1)
+    found = resumed_under_fsdp(case, made(GATED, (TO_FSDP,)) / ITERATION, steps=1)
+    assert differences(truth["after"], found["after"], ["parameter"]) == []
+    assert differences(found["loaded"], found["after"], ["parameter"]) != []
+
+
+def test_experts_one_by_one(run: Run, tmp_path: Path) -> None:
+    """Megatron-FSDP's own save of a mixture: both targets take its experts, which have a tensor each."""
+    case = under_fsdp("mixture_tp2_ep2_dp2", dp=2)
+    saved = tmp_path / "saved" / ITERATION
+
+    def on_rank() -> dict[str, Any]:
+        from fixtures.megatron_core_fsdp import FsdpRun, gather
+
+        trained = FsdpRun(case)
+        trained.train()
+        trained.save(saved)
+        return gather(trained)
+
+    truth = {"tensors": run_ranks(case.world, on_rank)["stacked"]}
+    stacked = replace(case, container="torch_dist", tp=2)
+    stacked = replace(stacked, model=case.model | {"make_vocab_size_divisible_by": case.padded_vocab // 2})
+    for ep in (1, 2):
+        output = tmp_path / f"ep{ep}"
+        run("convert", saved, output, "--to", f"megatron:ep={ep}")
+        found = resumed(replace(stacked, ep=ep), output / ITERATION)
+        assert differences(truth, found["loaded"], ["parameter"]) == []
+    run("convert", saved, tmp_path / "again", "--to", TO_FSDP)
+    again = resumed_under_fsdp(replace(case, dp=3), tmp_path / "again" / ITERATION)
+    assert differences(truth, {"tensors": again["loaded"]["stacked"]}, ["parameter"]) == []
+
+
+def entries_in(folder: Path) -> dict[str, list[int]]:
+    with (folder / ".metadata").open("rb") as file:
+        metadata = pickle.load(file)
+    return {key: list(getattr(entry, "size", [])) for key, entry in metadata.state_dict_metadata.items()}
+
+
+@pytest.mark.parametrize("name", FSDP_CASES)
+def test_entries(name: str, made: Made, run: Run) -> None:
+    """Those of Megatron-FSDP's own folder, and the step that Transformer Engine's optimizer keeps in its groups."""
+    ours = entries_in(made(name, (TO_FSDP,)) / ITERATION)
+    steps = {key for key in ours if ".param_to_group_meta." in key and key.endswith(".step")}
+    theirs = entries_in(source_of(name))
+    assert {key: size for key, size in ours.items() if key not in steps} == theirs
+    assert len(steps) == sum(key.endswith(".wd_mult") for key in theirs)
+    run("verify", made(name, (TO_FSDP,)))
+    again = entries_in(made(name, ("megatron", TO_FSDP)) / ITERATION)
+    assert again == ours
+
+
+def test_seeds(made: Made) -> None:
+    """The states of random generators of each rank, by stage and tensor-parallel rank."""
+    entries = entries_in(made("llama_tp2_pp2_dp2", (TO_FSDP,)) / ITERATION)
+    places = {key.split(".")[1] for key in entries if key.startswith("rng_state.")}
+    assert places == {"(0, 0)", "(0, 1)", "(1, 0)", "(1, 1)"}
+
+
+def test_weights_alone_under_fsdp(made: Made) -> None:
+    output = made("llama_tp2_pp2_dp2", (TO_FSDP + ",states=weights,dtype=bf16",))
+    entries = entries_in(output / ITERATION)
+    assert all(key.startswith("model.module.") for key in entries)
+    assert entries["model.module.decoder.layers.3.mlp.linear_fc1.weight_v"] == [24, 16]
+
+
+def change_element(folder: Path) -> None:
+    """Of a moment."""
+    with (folder / ".metadata").open("rb") as file:
+        places = pickle.load(file).storage_data
+    key = "optimizer.state.module.module.decoder.final_layernorm.weight.exp_avg"
+    place = next(place for index, place in places.items() if index.fqn == key)
+    data = bytearray((folder / place.relative_path).read_bytes())
+    values = torch.load(io.BytesIO(data[place.offset : place.offset + place.length]), weights_only=True)
+    at = data.find(values.numpy().tobytes(), place.offset)
+    data[at + 3] ^= 1
+    (folder / place.relative_path).write_bytes(data)
+
+
+def lose(key: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        with (folder / ".metadata").open("rb") as file:
+            metadata = pickle.load(file)
+        del metadata.state_dict_metadata[key]
+        (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+
+    return change
+
+
+OF_OPTIMIZER = "optimizer.state.module.module.decoder.layers.1.mlp.linear_fc1."
+LOSSES: dict[str, Callable[[Path], None]] = {
+    "an element": change_element,
+    "a half": lose(UP),
+    "a state": lose(OF_OPTIMIZER + "weight_w.exp_avg"),
+    "a step": lose(OF_OPTIMIZER + "weight_v.step"),
+    "a setting": lose("optimizer.param_to_group_meta.module.module.decoder.layers.1.mlp.linear_fc1.weight.lr"),
+}
+
+
+@pytest.mark.parametrize("damage", LOSSES)
+def test_damage_is_seen(damage: str, made: Made, tmp_path: Path) -> None:
+    """By the tests above."""
+    folder = Path(shutil.copytree(made(GATED, (TO_FSDP,)) / ITERATION, tmp_path / "damaged"))
+    LOSSES[damage](folder)
+    try:
+        found = resumed_under_fsdp(under_fsdp(GATED), folder)
+    except RankError:
+        return
+    held = {"tensors": truth_of(GATED)["stacked"]}
+    assert differences(held, {"tensors": found["loaded"]["stacked"]}, ["parameter"]) != []
+
+
+@pytest.mark.parametrize("setting", ["optimizer=fully_reshardable", "tp=2", "dtype=bf16"])
+def test_settings_of_the_other_container(setting: str, ucprun: Path, tmp_path: Path) -> None:
+    source = FIXTURES / "megatron_core" / "llama_tp2_pp2_dp2" / "checkpoint"
+    command = [str(ucprun), "convert", str(source), str(tmp_path / "out"), "--to", f"{TO_FSDP},{setting}"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1, answer.stdout + answer.stderr
+    assert f"`{setting.split('=')[0]}`" in answer.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def lose_half(metadata: Any) -> None:

@@ -8,8 +8,8 @@
 #include "compiler/formats/megatron/ranks/folders.h"
 #include "compiler/formats/megatron/ranks/read.h"
 #include "compiler/formats/megatron/read.h"
-#include "compiler/formats/megatron/rules/keys.h"
 #include "compiler/formats/megatron/write/common_file.h"
+#include "compiler/formats/megatron/write/equal_parts.h"
 #include "compiler/formats/megatron/write/stacks.h"
 #include "compiler/formats/megatron/write/target_options.h"
 #include "compiler/formats/megatron/write/write.h"
@@ -69,9 +69,10 @@ class MegatronFormat : public Format {
   llvm::Error CutIntoBoxes(const Strategy& strategy, const TrainingState& training,
                            std::span<const LogicalTensor> tensors, Layout& layout) const override {
     UCP_RETURN_IF_ERROR(megatron::CheckPlaces(tensors));
+    const megatron::TargetOptions options = megatron::ReadTargetOptions(strategy, training);
     dcp::WriteOptions cut;
-    cut.files = megatron::ReadTargetOptions(strategy, training).files;
-    cut.single_dimensions = megatron::StackedDimensions;
+    cut.files = options.files;
+    UCP_ASSIGN_OR_RETURN(cut.equal_parts, megatron::EqualPartsOf(options, training, tensors));
     return dcp::CutIntoBoxes(cut, nullptr, nullptr, tensors, layout);
   }
   llvm::Expected<TargetFiles> LayOut(const TargetRequest& request) const override {

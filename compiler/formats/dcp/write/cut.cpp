@@ -219,13 +219,14 @@ class Cutter {
     return found == machines_->boxes.end() || !AreOf(tensor.shape, found->second) ? nullptr : &found->second;
   }
 
-  // Each position of the dimensions that are cut so has a box.
-  std::vector<Box> SingleBoxes(const LogicalTensor& tensor) const {
+  std::vector<Box> EqualBoxes(const LogicalTensor& tensor) const {
     Box dims = WholeBox(tensor.shape);
-    const std::size_t single = options_.single_dimensions == nullptr ? 0 : options_.single_dimensions(tensor.name);
-    for (std::size_t d = 0; d < std::min(single, dims.size()); ++d) {
+    const auto cut = options_.equal_parts.find(tensor.name);
+    const std::size_t cut_dims = cut == options_.equal_parts.end() ? 0 : cut->second.size();
+    for (std::size_t d = 0; d < std::min(cut_dims, dims.size()); ++d) {
+      const std::int64_t length = tensor.shape[d] / cut->second[d];
       dims[d].clear();
-      for (std::int64_t i = 0; i < tensor.shape[d]; ++i) dims[d].push_back({i, i + 1});
+      for (std::int64_t begin = 0; begin < tensor.shape[d]; begin += length) dims[d].push_back({begin, begin + length});
     }
     std::vector<Box> boxes;
     AddBoxes(dims, boxes);
@@ -236,7 +237,7 @@ class Cutter {
   std::vector<Box> BoxesOfJob(const LogicalTensor& tensor) const {
     const Box whole = WholeBox(tensor.shape);
     if (ElementsOf(tensor.shape) == 0) return {whole};
-    if (part_ == nullptr) return SingleBoxes(tensor);
+    if (part_ == nullptr) return EqualBoxes(tensor);
     const auto held = part_->tensors.find(tensor.name);
     if (held == part_->tensors.end()) return {whole};
     std::vector<Positions> dims;

@@ -9,21 +9,6 @@
 namespace ucp::dcp {
 namespace {
 
-WrittenChunk ChunkOf(const TensorLayout& layout, const std::vector<std::int64_t>& shape, std::size_t box) {
-  WrittenChunk chunk;
-  if (layout.boxes.empty()) {
-    chunk.offsets.resize(shape.size());
-    chunk.sizes = shape;
-    return chunk;
-  }
-  for (const Selection& dim : layout.boxes[box].dims) {
-    UCP_CHECK(dim.runs().size() == 1, "a box of `{}` has gaps", layout.name);
-    chunk.offsets.push_back(dim.runs().front().logical_begin);
-    chunk.sizes.push_back(dim.runs().front().length);
-  }
-  return chunk;
-}
-
 void PlaceInJob(const HeldPart& held, WrittenChunk& chunk) {
   for (std::size_t d = 0; d < chunk.offsets.size(); ++d) {
     chunk.offsets[d] = InJob(held.positions[d], chunk.offsets[d]);
@@ -41,23 +26,44 @@ std::size_t ElementItems::AddHolder(std::size_t tensor) {
 void ElementItems::Add(Folder& folder, WrittenEntry& entry, const Elements& elements,
                        std::span<const std::int64_t> first) {
   const Holder& holder = holders_[elements.holder];
-  const TensorLayout& layout = LayoutOf(holder.tensor);
   const HeldPart* held = HeldPartOf(holder.tensor);
   const std::vector<std::int64_t>& shape = request_.tensors[holder.tensor].shape;
-  entry.is_tensor = true;
-  entry.dtype = elements.dtype;
   if (first.empty()) entry.shape = held != nullptr ? held->shape : shape;
   for (std::size_t b = 0; b < holder.sets.size(); ++b) {
-    WrittenChunk chunk = ChunkOf(layout, shape, b);
+    WrittenChunk chunk = BoxOf(elements.holder, b);
     chunk.offsets.insert(chunk.offsets.begin(), first.begin(), first.end());
     chunk.sizes.insert(chunk.sizes.begin(), first.size(), 1);
-    const SharedArchive* archive = ArchiveOf(elements.dtype, chunk.sizes);
     if (held != nullptr) PlaceInJob(*held, chunk);
-    entry.chunks.push_back(std::move(chunk));
     Elements of_box = elements;
     of_box.box = b;
-    folder.AddElements(layout.box_ranks[b], archive, std::move(of_box));
+    AddBox(folder, entry, of_box, std::move(chunk));
   }
+}
+
+void ElementItems::AddBox(Folder& folder, WrittenEntry& entry, const Elements& elements, WrittenChunk chunk) {
+  entry.is_tensor = true;
+  entry.dtype = elements.dtype;
+  const SharedArchive* archive = ArchiveOf(elements.dtype, chunk.sizes);
+  entry.chunks.push_back(std::move(chunk));
+  const TensorLayout& layout = LayoutOf(holders_[elements.holder].tensor);
+  folder.AddElements(layout.box_ranks[elements.box], archive, elements);
+}
+
+WrittenChunk ElementItems::BoxOf(std::size_t holder, std::size_t box) const {
+  const std::size_t tensor = holders_[holder].tensor;
+  const TensorLayout& layout = LayoutOf(tensor);
+  WrittenChunk chunk;
+  if (layout.boxes.empty()) {
+    chunk.sizes = request_.tensors[tensor].shape;
+    chunk.offsets.resize(chunk.sizes.size());
+    return chunk;
+  }
+  for (const Selection& dim : layout.boxes[box].dims) {
+    UCP_CHECK(dim.runs().size() == 1, "a box of `{}` has gaps", layout.name);
+    chunk.offsets.push_back(dim.runs().front().logical_begin);
+    chunk.sizes.push_back(dim.runs().front().length);
+  }
+  return chunk;
 }
 
 void ElementItems::Write(Folder& folder, TorchRelease release) {

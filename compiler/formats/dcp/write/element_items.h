@@ -32,6 +32,12 @@ class ElementItems {
   // Adds the items of a state to the newest entry of `folder`, and the shape to the entry. `first`: the place of the
   // tensor in a stack, whose dimensions come before its own.
   void Add(Folder& folder, WrittenEntry& entry, const Elements& elements, std::span<const std::int64_t> first = {});
+  // Adds the item of one box, which is `chunk` of the newest entry of `folder`: as many elements, of any shape.
+  void AddBox(Folder& folder, WrittenEntry& entry, const Elements& elements, WrittenChunk chunk);
+
+  // Returns how many boxes a holder's tensor has, and where one of them is in the tensor.
+  std::size_t BoxesOf(std::size_t holder) const { return holders_[holder].sets.size(); }
+  WrittenChunk BoxOf(std::size_t holder, std::size_t box) const;
 
   // Adds the files of a folder to the target. Call it once for each.
   void Write(Folder& folder, TorchRelease release);

@@ -29,7 +29,11 @@ void Folder::AddKnown(const SharedArchive* archive) {
   entry.chunks.emplace_back();
   entry.chunks.back().offsets.resize(entry.shape.size());
   entry.chunks.back().sizes = entry.shape;
-  known_.push_back({entries_.size() - 1, 0, archive, std::nullopt});
+  AddKnownChunk(archive);
+}
+
+void Folder::AddKnownChunk(const SharedArchive* archive) {
+  known_.push_back({entries_.size() - 1, entries_.back().chunks.size() - 1, archive, std::nullopt});
 }
 
 void Folder::AddElements(std::int64_t rank, const SharedArchive* archive, Elements elements) {

@@ -44,6 +44,8 @@ class Folder {
   // The item of the newest entry, whose bytes are all known: in the file of rank 0, before all others. Archives must
   // outlive this object.
   void AddKnown(const SharedArchive* archive);
+  // The same of the newest entry's newest chunk.
+  void AddKnownChunk(const SharedArchive* archive);
   // The item of the newest entry's newest chunk, in the file of this rank.
   void AddElements(std::int64_t rank, const SharedArchive* archive, Elements elements);
 

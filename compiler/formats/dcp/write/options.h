@@ -3,11 +3,11 @@
 
 #include <llvm/Support/Error.h>
 
-#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "compiler/formats/dcp/write/metadata_writer.h"
 #include "compiler/formats/strategy.h"
@@ -22,8 +22,8 @@ struct WriteOptions {
   std::optional<DType> dtype;         // Of the weights.
   bool weights_alone = false;
   TorchRelease release = TorchRelease::kSince24;
-  // How many of a tensor's first dimensions are cut into single positions, by its name; null: of none.
-  std::size_t (*single_dimensions)(std::string_view tensor) = nullptr;
+  // By tensor: into how many equal parts each of its first dimensions is cut. Those of others are not.
+  std::map<std::string, std::vector<std::int64_t>> equal_parts;
 };
 
 StrategyRules WriteRules();

@@ -25,7 +25,6 @@ using pytorch::ValuePtr;
 
 constexpr std::string_view kIterationTag = "iter_";
 constexpr std::int64_t kMostIterations = std::int64_t{1} << 62;
-constexpr std::string_view kSharding = "fully_reshardable";
 
 void Set(std::vector<Entry>& entries, std::string_view key, ValuePtr value) {
   const auto found = std::ranges::find_if(entries, [&](const Entry& e) { return pytorch::AsText(*e.key) == key; });
@@ -40,7 +39,7 @@ void Remove(std::vector<Entry>& entries, std::string_view key) {
   std::erase_if(entries, [&](const Entry& entry) { return pytorch::AsText(*entry.key) == key; });
 }
 
-ValuePtr ComposeContent(const TrainingState& training, bool is_distributed) {
+ValuePtr ComposeContent(const TrainingState& training, std::string_view sharding) {
   const pytorch::Value* source = ContentOf(training);
   std::vector<Entry> content;
   if (source != nullptr) {
@@ -50,12 +49,11 @@ ValuePtr ComposeContent(const TrainingState& training, bool is_distributed) {
   }
   // Several optimizers then have keys as one has.
   Set(content, "chained_optim_avoid_prefix", pytorch::MakeBool(true));
-  if (is_distributed) {
-    Set(content, "distrib_optim_sharding_type", MakeText(std::string(kSharding)));
+  Remove(content, "distrib_optim_sharding_type");
+  Remove(content, "distrib_optim_fully_reshardable_mem_efficient");
+  if (!sharding.empty()) Set(content, "distrib_optim_sharding_type", MakeText(std::string(sharding)));
+  if (sharding == kFullyReshardable) {
     Set(content, "distrib_optim_fully_reshardable_mem_efficient", pytorch::MakeBool(false));
-  } else {
-    Remove(content, "distrib_optim_sharding_type");
-    Remove(content, "distrib_optim_fully_reshardable_mem_efficient");
   }
   return pytorch::MakeDict(std::move(content));
 }
@@ -73,10 +71,8 @@ std::string BytesOf(float number) {
   return bytes;
 }
 
-// PyTorch's own Adam keeps the step of each parameter, of which an optimizer that is not distributed saves one; others
-// keep it in the groups. Each ignores the other's.
-ValuePtr ComposeOptimizer(const TrainingState& training, std::span<const OptimizerGroup> of_optimizer,
-                          bool is_distributed, ArchiveComposer& composer) {
+ValuePtr ComposeGroups(const TrainingState& training, std::span<const OptimizerGroup> of_optimizer,
+                       ArchiveComposer& composer) {
   std::vector<ValuePtr> groups;
   for (const OptimizerGroup& group : of_optimizer) {
     std::vector<Entry> entries = *pytorch::Entries(*group.hyper_parameters);
@@ -84,27 +80,39 @@ ValuePtr ComposeOptimizer(const TrainingState& training, std::span<const Optimiz
     Set(entries, "step", StepOf(training, group));
     groups.push_back(pytorch::MakeDict(composer.AddEntries(entries)));
   }
+  return pytorch::MakeList(std::move(groups));
+}
+
+ValuePtr ScalerOf(const TrainingState& training, ArchiveComposer& composer) {
+  const ValuePtr scaler = FindEntry(training.optimizer, "grad_scaler");
+  return scaler ? composer.AddValue(scaler) : nullptr;
+}
+
+// PyTorch's own Adam keeps the step of each parameter, of which an optimizer that is not distributed saves one; others
+// keep it in the groups. Each ignores the other's.
+ValuePtr ComposeOptimizer(const TrainingState& training, std::span<const OptimizerGroup> of_optimizer,
+                          std::string_view sharding, ArchiveComposer& composer) {
+  const Entry kind{MakeText("param_state_sharding_type"), MakeText(std::string(sharding))};
+  if (sharding == kOwnBuffers) return pytorch::MakeDict({kind});  // Each rank has objects of its own.
   std::vector<Entry> inner;
-  if (!is_distributed) {
+  if (sharding.empty()) {
     const auto step = static_cast<float>(StepNumber(training, *training.groups.front().step).value_or(0));
     ValuePtr common = composer.AddData(DType::kFloat32, {}, BytesOf(step));
     inner.push_back({MakeText("state"), pytorch::MakeDict({{MakeText("common_step"), std::move(common)}})});
   }
-  inner.push_back({MakeText("param_groups"), pytorch::MakeList(std::move(groups))});
+  inner.push_back({MakeText("param_groups"), ComposeGroups(training, of_optimizer, composer)});
   std::vector<Entry> optimizer = {{MakeText("optimizer"), pytorch::MakeDict(std::move(inner))}};
-  if (ValuePtr scaler = FindEntry(training.optimizer, "grad_scaler")) {
-    optimizer.push_back({MakeText("grad_scaler"), composer.AddValue(scaler)});
-  }
-  if (is_distributed) optimizer.push_back({MakeText("param_state_sharding_type"), MakeText(std::string(kSharding))});
+  if (ValuePtr scaler = ScalerOf(training, composer)) optimizer.push_back({MakeText("grad_scaler"), std::move(scaler)});
+  if (!sharding.empty()) optimizer.push_back(kind);
   return pytorch::MakeDict(std::move(optimizer));
 }
 
 // One is a dict; of several there is a dict by their numbers.
-ValuePtr ComposeOptimizers(const TrainingState& training, const Optimizers& optimizers, bool is_distributed,
+ValuePtr ComposeOptimizers(const TrainingState& training, const Optimizers& optimizers, std::string_view sharding,
                            ArchiveComposer& composer) {
   std::vector<Entry> entries;
   for (const std::vector<OptimizerGroup>& groups : optimizers) {
-    ValuePtr optimizer = ComposeOptimizer(training, groups, is_distributed, composer);
+    ValuePtr optimizer = ComposeOptimizer(training, groups, sharding, composer);
     if (optimizers.size() == 1) return optimizer;
     entries.push_back({pytorch::MakeInteger(std::ssize(entries)), std::move(optimizer)});
   }
@@ -144,9 +152,14 @@ std::string FolderOf(std::optional<std::int64_t> iteration) {
   return iteration ? fmt::format("{}{:07}", kIterationTag, *iteration) : kRelease;
 }
 
+std::string TrackerText(const TrainingState& training) {
+  const auto iteration = IterationOf(training);
+  return iteration ? fmt::to_string(*iteration) : std::string(kRelease);
+}
+
 llvm::Error CheckOptimizerIsWhole(const TrainingState& training) {
   std::vector<std::string> lacking;
-  if (FindEntry(training.ranks[training.counting_rank].client, "args") == nullptr) {
+  if (ArgsIn(training) == nullptr) {
     lacking.emplace_back("`args`, the arguments of Megatron's training script");
   }
   if (!IterationOf(training)) {
@@ -170,21 +183,26 @@ llvm::Error CheckOptimizerIsWhole(const TrainingState& training) {
   return llvm::Error::success();
 }
 
-ValuePtr ComposeCommon(const TrainingState& training, const TargetOptions& options, const Optimizers& optimizers,
-                       ArchiveComposer& composer) {
+ValuePtr ComposeCommon(const TrainingState& training, const std::vector<Entry>& client, const TargetOptions& options,
+                       const Optimizers& optimizers, ArchiveComposer& composer) {
   std::vector<Entry> entries;
-  for (const Entry& entry : training.ranks[training.counting_rank].client) {
+  for (const Entry& entry : client) {
     const auto key = pytorch::AsText(*entry.key);
     if (!options.weights_alone && !(key && IsObjectKey(*key))) entries.push_back(entry);
   }
   if (FindEntry(entries, "checkpoint_version") == nullptr) Set(entries, "checkpoint_version", pytorch::MakeDouble(3));
   Set(entries, "iteration", pytorch::MakeInteger(IterationOf(training).value_or(0)));
-  Set(entries, "content_metadata", ComposeContent(training, !optimizers.empty() && options.is_distributed));
+  Set(entries, "content_metadata", ComposeContent(training, optimizers.empty() ? "" : options.sharding));
   entries = composer.AddEntries(entries);
   if (!optimizers.empty()) {
-    Set(entries, "optimizer", ComposeOptimizers(training, optimizers, options.is_distributed, composer));
+    Set(entries, "optimizer", ComposeOptimizers(training, optimizers, options.sharding, composer));
   }
   return pytorch::MakeDict(std::move(entries));
+}
+
+ValuePtr ComposeOwnGroups(const TrainingState& training, std::span<const OptimizerGroup> of_optimizer,
+                          ArchiveComposer& composer) {
+  return pytorch::MakeDict({{MakeText("param_groups"), ComposeGroups(training, of_optimizer, composer)}});
 }
 
 }  // namespace ucp::megatron

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ namespace ucp::megatron {
 // The release of a model without a training; a tracker file names it so.
 inline constexpr const char* kRelease = "release";
 
+inline constexpr const char* kTracker = "latest_checkpointed_iteration.txt";
+
 // Returns whether an entry is one of the objects that ranks or layers share, by its key: "rng_state/shard_0.1_2.2".
 bool IsObjectKey(std::string_view key);
 
@@ -28,12 +31,19 @@ std::optional<std::int64_t> IterationOf(const TrainingState& training);
 // "iter_0001000", and "release" without an iteration.
 std::string FolderOf(std::optional<std::int64_t> iteration);
 
+// Returns the text of the tracker file.
+std::string TrackerText(const TrainingState& training);
+
 // Fails (kUnsupported) with all that Megatron Core's optimizer or training script asks for and the source lacks.
 [[nodiscard]] llvm::Error CheckOptimizerIsWhole(const TrainingState& training);
 
-// Returns the dict, made of values of `composer`. Of weights alone it has no more than Megatron Core asks for.
-// `optimizers` is empty if the target has none.
-pytorch::ValuePtr ComposeCommon(const TrainingState& training, const TargetOptions& options,
-                                const Optimizers& optimizers, ArchiveComposer& composer);
+// Returns the dict, made of values of `composer`. `client`: the entries of the training script. Of weights alone it has
+// no more than Megatron Core asks for. `optimizers` is empty if the target has none.
+pytorch::ValuePtr ComposeCommon(const TrainingState& training, const std::vector<pytorch::Entry>& client,
+                                const TargetOptions& options, const Optimizers& optimizers, ArchiveComposer& composer);
+
+// Returns the groups of one optimizer as the object that each rank has of its own (kOwnBuffers).
+pytorch::ValuePtr ComposeOwnGroups(const TrainingState& training, std::span<const OptimizerGroup> of_optimizer,
+                                   ArchiveComposer& composer);
 
 }  // namespace ucp::megatron

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "compiler/formats/megatron/rules/groups.h"
 #include "compiler/formats/megatron/rules/keys.h"
+#include "compiler/formats/megatron/write/module_names.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/pytorch/values/value_differences.h"
 #include "compiler/support/error.h"
@@ -74,17 +76,21 @@ llvm::Error Join(OptimizerGroup group, std::vector<OptimizerGroup>& groups) {
 }  // namespace
 
 llvm::Error CheckExpertsShareOut(std::span<const LogicalTensor> tensors, std::int64_t expert_parallel) {
-  bool has_experts = expert_parallel == 1;
+  std::map<std::string, std::int64_t> experts;  // By key.
   for (const LogicalTensor& tensor : tensors) {
     const std::size_t dims = StackedDimensions(tensor.name);
-    if (!IsOfExperts(tensor.name) || dims == 0 || tensor.shape.size() < dims) continue;
-    has_experts = true;
-    const std::int64_t experts = tensor.shape[dims - 1];
-    if (experts % expert_parallel == 0) continue;
-    return Fail(ErrorCode::kUsage, "`{}` has {} experts, which `ep={}` does not share out evenly", tensor.name, experts,
+    if (const auto single = ExpertIn(tensor.name)) {
+      ++experts[single->key];
+    } else if (megatron::IsOfExperts(tensor.name) && dims > 0 && tensor.shape.size() >= dims) {
+      experts[tensor.name] = tensor.shape[dims - 1];
+    }
+  }
+  for (const auto& [key, count] : experts) {
+    if (count % expert_parallel == 0) continue;
+    return Fail(ErrorCode::kUsage, "`{}` has {} experts, which `ep={}` does not share out evenly", key, count,
                 expert_parallel);
   }
-  if (has_experts) return llvm::Error::success();
+  if (!experts.empty() || expert_parallel == 1) return llvm::Error::success();
   return Fail(ErrorCode::kUsage, "the model has no experts to share out, and `ep={}` says among how many ranks",
               expert_parallel);
 }

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -22,8 +24,8 @@ namespace {
 constexpr std::int64_t kMostPlaces = 1 << 20;
 constexpr std::array<std::string_view, 2> kNumberedLayers = {"decoder.layers.", "encoder.layers."};
 
-using ByLayer = std::map<std::int64_t, std::size_t>;
-using ByRest = std::map<std::string, ByLayer>;  // By what stands behind the number.
+using ByNumber = std::map<std::int64_t, std::size_t>;
+using ByRest = std::map<std::string, ByNumber>;  // By what stands behind the number.
 
 // Of "decoder.layers.3.mlp.linear_fc2.weight": 3 and "mlp.linear_fc2.weight".
 std::optional<std::pair<std::int64_t, std::string>> LayerOf(std::string_view name, std::string_view layers) {
@@ -39,17 +41,102 @@ bool IsAlike(const LogicalTensor& a, const LogicalTensor& b) {
   return a.shape == b.shape && a.kind == b.kind && a.states == b.states && a.weight == b.weight;
 }
 
-bool AreAlike(const ByRest& layers, std::span<const LogicalTensor> tensors) {
-  const std::size_t count = layers.begin()->second.size();
-  return std::ranges::all_of(layers, [&](const auto& entry) {
-    const ByLayer& by_layer = entry.second;
-    const LogicalTensor& first = tensors[by_layer.begin()->second];
-    return by_layer.size() == count && by_layer.rbegin()->first == static_cast<std::int64_t>(count) - 1 &&
-           std::ranges::all_of(by_layer, [&](const auto& layer) { return IsAlike(first, tensors[layer.second]); });
-  });
-}
+class Stacker {
+ public:
+  explicit Stacker(std::span<const LogicalTensor> tensors) : tensors_(tensors) {}
 
-llvm::Error CheckNames(std::span<const LogicalTensor> tensors) {
+  // Each tensor by its key, and all experts of a layer as one.
+  llvm::Error TakeTensors(const ModuleForm& form) {
+    std::map<std::string, ByNumber> experts;
+    for (std::size_t t = 0; t < tensors_.size(); ++t) {
+      const std::string key = KeyOfModule(tensors_[t].name, form);
+      if (auto expert = ExpertIn(key)) {
+        experts[expert->key][expert->number] = t;
+      } else if (key.find(".experts.") != key.npos && key.find(".experts.experts.") == key.npos) {
+        return Fail(
+            ErrorCode::kUnsupported,
+            "`{}` is not called as Megatron Core calls tensors of experts, which it stores in one tensor for all "
+            "of a layer",
+            tensors_[t].name);
+      } else {
+        stacks_.push_back({key, {t}, {}});
+      }
+    }
+    for (const auto& [key, by_expert] : experts) {
+      Stack& stack = stacks_.emplace_back(Stack{key, {}, {std::ssize(by_expert)}});
+      for (const auto& [expert, tensor] : by_expert) stack.tensors.push_back(tensor);
+      const LogicalTensor& first = tensors_[stack.tensors.front()];
+      const LogicalTensor& last = tensors_[stack.tensors.back()];
+      if (by_expert.rbegin()->first != std::ssize(by_expert) - 1) {
+        return Fail(ErrorCode::kUnsupported,
+                    "`{}` is one of {} experts, and Megatron Core stores all of a layer in one tensor, without gaps",
+                    last.name, by_expert.size());
+      }
+      for (const std::size_t tensor : stack.tensors) {
+        if (IsAlike(first, tensors_[tensor])) continue;
+        return Fail(
+            ErrorCode::kUnsupported,
+            "`{}` and `{}` differ in shape, dtype or states, and Megatron Core stores all experts of a layer in "
+            "one tensor",
+            first.name, tensors_[tensor].name);
+      }
+    }
+    return llvm::Error::success();
+  }
+
+  // The layers below `layers`, if all have the same tensors.
+  void StackLayers(std::string_view layers) {
+    ByRest found;
+    for (std::size_t s = 0; s < stacks_.size(); ++s) {
+      if (auto layer = LayerOf(stacks_[s].key, layers)) found[layer->second][layer->first] = s;
+    }
+    if (found.empty() || !AreAlike(found)) return;
+    std::set<std::size_t> stacked;
+    std::vector<Stack> all;
+    for (const auto& [rest, by_layer] : found) {
+      Stack& stack = all.emplace_back(Stack{fmt::format("{}{}", layers, rest), {}, {std::ssize(by_layer)}});
+      const std::vector<std::int64_t>& of_layer = stacks_[by_layer.begin()->second].shape;
+      stack.shape.insert(stack.shape.end(), of_layer.begin(), of_layer.end());
+      for (const auto& [layer, s] : by_layer) {
+        stack.tensors.insert(stack.tensors.end(), stacks_[s].tensors.begin(), stacks_[s].tensors.end());
+        stacked.insert(s);
+      }
+    }
+    for (std::size_t s = 0; s < stacks_.size(); ++s) {
+      if (!stacked.contains(s)) all.push_back(std::move(stacks_[s]));
+    }
+    stacks_ = std::move(all);
+  }
+
+  llvm::Expected<std::vector<Stack>> Take() {
+    std::ranges::sort(stacks_, {}, &Stack::key);
+    const auto twice = std::ranges::adjacent_find(stacks_, {}, &Stack::key);
+    if (twice == stacks_.end()) return std::move(stacks_);
+    return Fail(ErrorCode::kUnsupported, "`{}` is there as one tensor and as numbered layers or experts", twice->key);
+  }
+
+ private:
+  bool AreAlike(const ByRest& layers) const {
+    const std::size_t count = layers.begin()->second.size();
+    return std::ranges::all_of(layers, [&](const auto& entry) {
+      const ByNumber& by_layer = entry.second;
+      const Stack& first = stacks_[by_layer.begin()->second];
+      return by_layer.size() == count && by_layer.rbegin()->first == static_cast<std::int64_t>(count) - 1 &&
+             std::ranges::all_of(by_layer, [&](const auto& layer) { return AreAlike(first, stacks_[layer.second]); });
+    });
+  }
+
+  bool AreAlike(const Stack& a, const Stack& b) const {
+    return a.shape == b.shape && IsAlike(tensors_[a.tensors.front()], tensors_[b.tensors.front()]);
+  }
+
+  std::span<const LogicalTensor> tensors_;
+  std::vector<Stack> stacks_;
+};
+
+}  // namespace
+
+llvm::Error CheckNamesOfModel(std::span<const LogicalTensor> tensors) {
   const auto is_of_megatron = [](const LogicalTensor& tensor) {
     return tensor.name.starts_with("decoder.") || tensor.name.starts_with("encoder.");
   };
@@ -60,48 +147,36 @@ llvm::Error CheckNames(std::span<const LogicalTensor> tensors) {
                 tensors.empty() ? "" : tensors.front().name);
   }
   for (const LogicalTensor& tensor : tensors) {
-    if (tensor.name.starts_with("optimizer.") || tensor.name.starts_with("chained_")) {
-      return Fail(ErrorCode::kUnsupported, "`{}` would be read as a state of Megatron Core's optimizer", tensor.name);
-    }
-    const std::size_t experts = tensor.name.find(".experts.");
-    if (experts == std::string::npos || tensor.name.find(".experts.experts.") != std::string::npos) continue;
-    return Fail(ErrorCode::kUnsupported,
-                "`{}` is a single expert, and Megatron Core stores all experts of a layer in one tensor; a target of "
-                "numbered experts is not written",
-                tensor.name);
+    if (!tensor.name.starts_with("optimizer.") && !tensor.name.starts_with("chained_")) continue;
+    return Fail(ErrorCode::kUnsupported, "`{}` would be read as a state of Megatron Core's optimizer", tensor.name);
   }
   return llvm::Error::success();
 }
 
-}  // namespace
-
-llvm::Expected<std::vector<Stack>> StacksOf(std::span<const LogicalTensor> tensors, bool keeps_numbers) {
-  UCP_RETURN_IF_ERROR(CheckNames(tensors));
-  std::vector<Stack> stacks;
-  std::vector<bool> is_stacked(tensors.size());
+llvm::Expected<std::vector<Stack>> StacksOf(std::span<const LogicalTensor> tensors, bool keeps_numbers,
+                                            const ModuleForm& form) {
+  UCP_RETURN_IF_ERROR(CheckNamesOfModel(tensors));
+  Stacker stacker(tensors);
+  UCP_RETURN_IF_ERROR(stacker.TakeTensors(form));
   for (const std::string_view layers : kNumberedLayers) {
-    ByRest found;
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
-      if (auto layer = LayerOf(tensors[t].name, layers)) found[layer->second][layer->first] = t;
-    }
-    if (keeps_numbers || found.empty() || !AreAlike(found, tensors)) continue;
-    for (const auto& [rest, by_layer] : found) {
-      Stack& stack = stacks.emplace_back();
-      stack.key = std::string(layers) + rest;
-      stack.is_stacked = true;
-      for (const auto& [layer, tensor] : by_layer) {
-        stack.tensors.push_back(tensor);
-        is_stacked[tensor] = true;
+    if (!keeps_numbers) stacker.StackLayers(layers);
+  }
+  return stacker.Take();
+}
+
+std::vector<std::vector<std::int64_t>> PlacesIn(std::span<const std::int64_t> shape) {
+  std::vector<std::vector<std::int64_t>> places = {{}};
+  for (const std::int64_t length : shape) {
+    std::vector<std::vector<std::int64_t>> longer;
+    for (const std::vector<std::int64_t>& place : places) {
+      for (std::int64_t i = 0; i < length; ++i) {
+        longer.push_back(place);
+        longer.back().push_back(i);
       }
     }
+    places = std::move(longer);
   }
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    if (!is_stacked[t]) stacks.push_back({tensors[t].name, {t}, false});
-  }
-  std::ranges::sort(stacks, {}, &Stack::key);
-  const auto twice = std::ranges::adjacent_find(stacks, {}, &Stack::key);
-  if (twice == stacks.end()) return stacks;
-  return Fail(ErrorCode::kUnsupported, "`{}` is there as one tensor and as numbered layers", twice->key);
+  return places;
 }
 
 llvm::Error CheckPlaces(std::span<const LogicalTensor> tensors) {

@@ -25,10 +25,17 @@
 #include "compiler/formats/dcp/file_names.h"
 #include "compiler/formats/dcp/write/element_items.h"
 #include "compiler/formats/dcp/write/folder.h"
+#include "compiler/formats/megatron/rules/arguments.h"
 #include "compiler/formats/megatron/rules/keys.h"
+#include "compiler/formats/megatron/rules/rank_buffers.h"
+#include "compiler/formats/megatron/write/bucket_items.h"
 #include "compiler/formats/megatron/write/common_file.h"
+#include "compiler/formats/megatron/write/equal_parts.h"
+#include "compiler/formats/megatron/write/fsdp_folder.h"
+#include "compiler/formats/megatron/write/module_names.h"
 #include "compiler/formats/megatron/write/optimizers.h"
 #include "compiler/formats/megatron/write/stacks.h"
+#include "compiler/formats/megatron/write/target_args.h"
 #include "compiler/formats/megatron/write/target_options.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"
@@ -41,7 +48,6 @@ namespace {
 using pytorch::Entry;
 using pytorch::ValuePtr;
 
-constexpr const char* kTracker = "latest_checkpointed_iteration.txt";
 constexpr const char* kDescription =
     R"({"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch", )"
     R"("common_backend_version": 1})";
@@ -52,9 +58,10 @@ class Writer {
       : request_(request),
         options_(options),
         stacks_(std::move(stacks)),
+        args_(ArgsOf(options, request.training)),
+        arguments_(args_.facts),
         has_optimizer_(!options.weights_alone && !request.training.groups.empty()),
-        iteration_(IterationOf(request.training)),
-        folder_(FolderOf(iteration_) + "/"),
+        folder_(FolderOf(IterationOf(request.training)) + "/"),
         items_(request, nullptr, target_) {}
 
   llvm::Expected<TargetFiles> Run() {
@@ -68,22 +75,31 @@ class Writer {
     if (has_optimizer_) {
       UCP_RETURN_IF_ERROR(CheckOptimizerIsWhole(training()));
       UCP_RETURN_IF_ERROR(CheckMastersAreKnown());
-      UCP_ASSIGN_OR_RETURN(optimizers, OptimizersOf(training().groups, options_.expert_parallel));
+      const auto own = arguments_.Number("expert_model_parallel_size").value_or(1);
+      UCP_ASSIGN_OR_RETURN(
+          optimizers,
+          OptimizersOf(training().groups, options_.has_own_buffers() ? std::optional(own) : options_.expert_parallel));
     }
-    AddFile(target_, kTracker, iteration_ ? fmt::to_string(*iteration_) : std::string(kRelease));
+    AddFile(target_, kTracker, TrackerText(training()));
     AddFile(target_, PathOf(dcp::kMegatronDescription), std::string(kDescription));
     ArchiveComposer composer(training());
-    const ValuePtr common = ComposeCommon(training(), options_, optimizers, composer);
+    const ValuePtr common = ComposeCommon(training(), args_.client, options_, optimizers, composer);
     AddFile(target_, PathOf(dcp::kMegatronCommonFile), composer.Compose(common));
     for (std::size_t t = 0; t < request_.tensors.size(); ++t) items_.AddHolder(t);
     UCP_RETURN_IF_ERROR(AddObjects());
     for (const Stack& stack : stacks_) UCP_RETURN_IF_ERROR(AddModel(stack));
-    if (has_optimizer_) {
+    if (has_optimizer_ && options_.has_own_buffers()) {
+      UCP_RETURN_IF_ERROR(AddOwnBuffers(optimizers));
+    } else if (has_optimizer_) {
       for (const Stack& stack : stacks_) UCP_RETURN_IF_ERROR(AddStates(stack));
     }
     items_.Write(folder_of_items_, dcp::TorchRelease::kSince24);
     items_.AddShards();
     RemarkOnEngine();
+    if (has_optimizer_ && !args_.has_seeds) {
+      target_.remarks.emplace_back(
+          "the states of random generators are those of other ranks and are left out; load with --no-load-rng");
+    }
     return std::move(target_);
   }
 
@@ -114,23 +130,23 @@ class Writer {
   // An optimizer that is not distributed steps weights of float32 themselves.
   bool IsItsOwnMaster(const LogicalTensor& tensor) const {
     const LogicalTensor::State* master = FindState(tensor, kMasterState);
-    return !options_.is_distributed && master != nullptr && WeightOf(tensor, master->dtype) == master->dtype;
+    return !options_.is_distributed() && master != nullptr && WeightOf(tensor, master->dtype) == master->dtype;
   }
 
   // Without a dtype, weights are written as their masters, and so as those of a training in float32.
   llvm::Error CheckMastersAreKnown() const {
-    if (options_.is_distributed || options_.dtype) return llvm::Error::success();
+    if (options_.sharding == kFullyReshardable || options_.dtype) return llvm::Error::success();
     const auto unsaid = std::ranges::find_if(request_.tensors, [](const LogicalTensor& tensor) {
       return !tensor.weight && FindState(tensor, kMasterState) != nullptr;
     });
-    const ValuePtr args = FindEntry(training().ranks[training().counting_rank].client, "args");
+    const ValuePtr args = ArgsIn(training());
     if (unsaid == request_.tensors.end() || !args) return llvm::Error::success();
     for (const char* dtype : {"bf16", "fp16"}) {
       const ValuePtr is_set = pytorch::Find(*args, dtype);
       if (!is_set || !pytorch::AsBool(*is_set).value_or(false)) continue;
       return Fail(ErrorCode::kUnsupported,
-                  "`args.{}` is true, and the source does not say the dtype of `{}`, by which an optimizer that is not "
-                  "distributed has a master beside it or not; `dtype={}` says it",
+                  "`args.{}` is true, and the source does not say the dtype of `{}`, by which this kind of optimizer "
+                  "keeps its masters; `dtype={}` says it",
                   dtype, unsaid->name, dtype);
     }
     return llvm::Error::success();
@@ -141,7 +157,7 @@ class Writer {
     for (const LogicalTensor::State& state : tensor.states) {
       const bool is_master = state.name == kMasterState;
       if (state.name == kWeightState || (is_master && IsItsOwnMaster(tensor))) continue;
-      const std::string_view masters = options_.is_distributed ? "param" : "fp32_param";
+      const std::string_view masters = options_.is_distributed() ? "param" : "fp32_param";
       const std::string key =
           fmt::format("optimizer.state.{}.{}", is_master ? masters : std::string_view(state.name), stack.key);
       UCP_RETURN_IF_ERROR(AddTensor(key, stack, state.name, state.dtype));
@@ -149,22 +165,61 @@ class Writer {
     return llvm::Error::success();
   }
 
+  // Megatron Core's default: with bfloat16 it adds up gradients in float32.
+  DType GradientOf(DType weight) const {
+    const bool is_said = args_.facts.contains("args.accumulate_allreduce_grads_in_fp32");
+    const bool is_wide = is_said ? arguments_.IsSet("accumulate_allreduce_grads_in_fp32") : weight == DType::kBFloat16;
+    return is_wide ? DType::kFloat32 : weight;
+  }
+
+  llvm::Expected<DType> WeightOfTrained() const {
+    const LogicalTensor* first = nullptr;
+    for (const LogicalTensor& tensor : request_.tensors) {
+      if (FindState(tensor, kMasterState) == nullptr) continue;
+      if (first == nullptr) first = &tensor;
+      const DType own = WeightOf(tensor, DType::kFloat32);
+      const DType other = WeightOf(*first, DType::kFloat32);
+      if (own == other) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}` is {} and `{}` {}: of parameters of several dtypes it is not known where they stand in the "
+                  "optimizer's own buffers; `optimizer=fully_reshardable` needs none of this",
+                  first->name, Name(other), tensor.name, Name(own));
+    }
+    return first == nullptr ? DType::kFloat32 : WeightOf(*first, DType::kFloat32);
+  }
+
+  llvm::Error AddOwnBuffers(const Optimizers& optimizers) {
+    UCP_ASSIGN_OR_RETURN(const auto equal_parts, EqualPartsOf(options_, training(), request_.tensors));
+    UCP_ASSIGN_OR_RETURN(const DType weight, WeightOfTrained());
+    const BucketTarget target{request_, arguments_,       weight,  GradientOf(weight), equal_parts,
+                              items_,   folder_of_items_, target_, archives_};
+    return AddBuckets(target, [&](const RanksBuffer& buffer, const std::vector<BufferObject>& sizes) -> llvm::Error {
+      for (const BufferObject& object : sizes) {
+        UCP_RETURN_IF_ERROR(AddObject(fmt::format("{}/shard_0_1", object.key), object.value));
+      }
+      const std::size_t number = buffer.optimizer == kOptimizers.back() ? 1 : 0;
+      return AddGroups(buffer, optimizers[std::min(number, optimizers.size() - 1)]);
+    });
+  }
+
+  llvm::Error AddGroups(const RanksBuffer& buffer, std::span<const OptimizerGroup> groups) {
+    ArchiveComposer composer(training());
+    const ValuePtr own = ComposeOwnGroups(training(), groups, composer);
+    UCP_RETURN_IF_ERROR(AddItem(fmt::format("{}/shard_0_1", buffer.Object("optimizer")), composer, own));
+    const ValuePtr scaler = FindEntry(training().optimizer, "grad_scaler");
+    if (!scaler || scaler->is_none()) return llvm::Error::success();
+    return AddObject(fmt::format("{}/shard_0_1", buffer.Object("grad_scaler")), scaler);
+  }
+
   llvm::Error AddTensor(const std::string& key, const Stack& stack, const std::string& state, DType dtype) {
     UCP_RETURN_IF_ERROR(CheckInterrupted());
     UCP_ASSIGN_OR_RETURN(dcp::WrittenEntry * entry, folder_of_items_.NewEntry({key}));
-    for (std::size_t layer = 0; layer < stack.tensors.size(); ++layer) {
-      const dcp::Elements elements{stack.tensors[layer], state, dtype};
-      if (!stack.is_stacked) {
-        items_.Add(folder_of_items_, *entry, elements);
-        continue;
-      }
-      const std::vector<std::int64_t> place = {static_cast<std::int64_t>(layer)};
-      items_.Add(folder_of_items_, *entry, elements, place);
+    const std::vector<std::vector<std::int64_t>> places = PlacesIn(stack.shape);
+    for (std::size_t i = 0; i < stack.tensors.size(); ++i) {
+      items_.Add(folder_of_items_, *entry, {stack.tensors[i], state, dtype}, places[i]);
     }
-    if (stack.is_stacked) {
-      entry->shape = First(stack).shape;
-      entry->shape.insert(entry->shape.begin(), static_cast<std::int64_t>(stack.tensors.size()));
-    }
+    entry->shape = stack.shape;
+    entry->shape.insert(entry->shape.end(), First(stack).shape.begin(), First(stack).shape.end());
     return llvm::Error::success();
   }
 
@@ -174,7 +229,7 @@ class Writer {
     if (!options_.weights_alone) {
       for (const Entry& entry : rank.client) {
         const auto key = pytorch::AsText(*entry.key);
-        if (key && IsObjectKey(*key)) UCP_RETURN_IF_ERROR(AddObject(std::string(*key), entry.value));
+        if (key && IsObjectKey(*key) && IsOfJob(*key)) UCP_RETURN_IF_ERROR(AddObject(std::string(*key), entry.value));
       }
     }
     bool has_extras = false;
@@ -189,6 +244,9 @@ class Writer {
     return llvm::Error::success();
   }
 
+  // The states of random generators are of the ranks that `args` has.
+  bool IsOfJob(std::string_view key) const { return args_.has_seeds || !key.starts_with("rng_state/"); }
+
   // Megatron Core's linear layers have an extra state, which is None, and its loader asks for that of each layer.
   std::vector<std::string> EmptyExtras() const {
     std::vector<std::string> keys;
@@ -196,8 +254,8 @@ class Writer {
       const std::size_t dot = stack.key.rfind('.');
       const std::size_t module = dot == std::string::npos ? dot : stack.key.rfind(".linear_", dot);
       if (module == std::string::npos || stack.key.substr(dot) != ".weight") continue;
-      std::vector<std::int64_t> shape = First(stack).shape;
-      if (stack.is_stacked) shape.insert(shape.begin(), static_cast<std::int64_t>(stack.tensors.size()));
+      std::vector<std::int64_t> shape = stack.shape;
+      shape.insert(shape.end(), First(stack).shape.begin(), First(stack).shape.end());
       shape.resize(std::min(shape.size(), StackedDimensions(stack.key)));
       for (const std::string& place : PlacesOf(shape)) {
         keys.push_back(fmt::format("{}._extra_state/shard_{}", stack.key.substr(0, dot), place));
@@ -208,26 +266,23 @@ class Writer {
 
   // "2.0_4.8" for each place of a stack of 4 layers and 8 experts; "0_1" without a stack.
   static std::vector<std::string> PlacesOf(const std::vector<std::int64_t>& shape) {
-    std::vector<std::string> places = {""};
-    for (const std::int64_t length : shape) {
-      std::vector<std::string> longer;
-      for (const std::string& place : places) {
-        for (std::int64_t i = 0; i < length; ++i)
-          longer.push_back(fmt::format("{}{}{}", place, place.empty() ? "" : ".", i));
-      }
-      places = std::move(longer);
-    }
-    for (std::string& place : places) {
-      place = shape.empty() ? "0_1" : fmt::format("{}_{}", place, fmt::join(shape, "."));
+    if (shape.empty()) return {"0_1"};
+    std::vector<std::string> places;
+    for (const std::vector<std::int64_t>& place : PlacesIn(shape)) {
+      places.push_back(fmt::format("{}_{}", fmt::join(place, "."), fmt::join(shape, ".")));
     }
     return places;
   }
 
   llvm::Error AddObject(const std::string& key, const ValuePtr& value) {
-    UCP_RETURN_IF_ERROR(folder_of_items_.NewEntry({key}).takeError());
     ArchiveComposer composer(training());
-    const ValuePtr item = pytorch::MakeList({composer.AddValue(value)});
-    folder_of_items_.AddKnown(&archives_.emplace_back(Share(target_, composer.Compose(item))));
+    return AddItem(key, composer, composer.AddValue(value));
+  }
+
+  // `value`: of the composer's.
+  llvm::Error AddItem(const std::string& key, const ArchiveComposer& composer, const ValuePtr& value) {
+    UCP_RETURN_IF_ERROR(folder_of_items_.NewEntry({key}).takeError());
+    folder_of_items_.AddKnown(&archives_.emplace_back(Share(target_, composer.Compose(pytorch::MakeList({value})))));
     return llvm::Error::success();
   }
 
@@ -246,8 +301,9 @@ class Writer {
   const TargetRequest& request_;
   const TargetOptions options_;
   const std::vector<Stack> stacks_;
+  const TargetArgs args_;
+  const Arguments arguments_;
   const bool has_optimizer_;
-  const std::optional<std::int64_t> iteration_;
   const std::string folder_;
   TargetFiles target_;
   dcp::ElementItems items_;
@@ -263,8 +319,12 @@ llvm::Expected<TargetFiles> LayOutFolder(const TargetRequest& request) {
     return Fail(ErrorCode::kUsage, "Megatron Core calls no iteration `{}`; it has names such as {}", tag,
                 OptionName(UserOption::kTag, "iter_0001000"));
   }
-  UCP_ASSIGN_OR_RETURN(std::vector<Stack> stacks, StacksOf(request.tensors, ContentOf(request.training) != nullptr));
-  return Writer(request, ReadTargetOptions(request.strategy, request.training), std::move(stacks)).Run();
+  const TargetOptions options = ReadTargetOptions(request.strategy, request.training);
+  UCP_RETURN_IF_ERROR(CheckTargetOptions(request.strategy, options));
+  if (options.is_fsdp) return LayOutFsdpFolder(request, options);
+  UCP_ASSIGN_OR_RETURN(std::vector<Stack> stacks, StacksOf(request.tensors, ContentOf(request.training) != nullptr,
+                                                           FormOf(ArgsIn(request.training))));
+  return Writer(request, options, std::move(stacks)).Run();
 }
 
 }  // namespace ucp::megatron

@@ -90,7 +90,7 @@ TEST(CutTest, FilesOfEqualSize) {
 // One that is still larger than a file may be is cut along the next dimension.
 TEST(CutTest, SinglePositions) {
   WriteOptions options;
-  options.single_dimensions = [](std::string_view tensor) { return std::size_t(tensor == "a" ? 1 : 0); };
+  options.equal_parts = {{"a", {2}}};
   const Layout layout = LayoutOf({ShapeExpr::Length(2), ShapeExpr::Length(6)}, 1);
   EXPECT_THAT(BoxesOf(options, layout, TensorOf({2, 6})),
               ElementsAre("[0..1, 0..6] of rank 0", "[1..2, 0..6] of rank 0"));

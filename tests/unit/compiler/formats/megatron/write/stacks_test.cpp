@@ -27,7 +27,8 @@ std::vector<std::string> StacksIn(const std::vector<LogicalTensor>& tensors, boo
   if (!stacks) return {TakeFailure(stacks.takeError()).message};
   std::vector<std::string> lines;
   for (const Stack& stack : *stacks) {
-    lines.push_back(fmt::format("{}{} {}", stack.key, stack.is_stacked ? ":" : " is", fmt::join(stack.tensors, " ")));
+    lines.push_back(
+        fmt::format("{}{} {}", stack.key, stack.shape.empty() ? " is" : ":", fmt::join(stack.tensors, " ")));
   }
   return lines;
 }
@@ -70,7 +71,7 @@ TEST(StacksTest, NumbersThatAreNotWrittenAsSuch) {
 
 TEST(StacksTest, NamesThatMeanSomethingElse) {
   EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.a"), TensorCalled("decoder.layers.a")}),
-              ElementsAre("`decoder.layers.a` is there as one tensor and as numbered layers"));
+              ElementsAre("`decoder.layers.a` is there as one tensor and as numbered layers or experts"));
   for (const char* name : {"optimizer.state.exp_avg.decoder.a", "chained_0.optimizer.state.exp_avg.decoder.a"}) {
     EXPECT_THAT(StacksIn({TensorCalled("decoder.a"), TensorCalled(name)}),
                 ElementsAre(HasSubstr("would be read as a state of Megatron Core's optimizer")));
@@ -88,6 +89,43 @@ TEST(StacksTest, MorePlacesThanAreCutApart) {
   }
 }
 
+// In both forms: layer after layer, and in each expert after expert.
+TEST(StacksTest, ExpertsOneByOne) {
+  for (const char* form : {"decoder.layers.{}.mlp.experts.local_experts.{}.linear_fc2.weight",
+                           "decoder.layers.{}.mlp.experts.linear_fc2.weight{}"}) {
+    std::vector<LogicalTensor> tensors;
+    for (const int layer : {0, 1}) {
+      for (const int expert : {0, 10, 11, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+        tensors.push_back(TensorCalled(fmt::format(fmt::runtime(form), layer, expert)));
+      }
+    }
+    EXPECT_THAT(
+        StacksIn(tensors),
+        ElementsAre("decoder.layers.mlp.experts.experts.linear_fc2.weight: 0 3 4 5 6 7 8 9 10 11 1 2 12 15 16 17 "
+                    "18 19 20 21 22 23 13 14"));
+    EXPECT_THAT(llvm::cantFail(StacksOf(tensors, false)).front().shape, ElementsAre(2, 12));
+    tensors.pop_back();  // The ninth of the second layer.
+    EXPECT_THAT(StacksIn(tensors), ElementsAre(HasSubstr("is one of 11 experts")));
+  }
+}
+
+TEST(StacksTest, ExpertsThatDiffer) {
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.mlp.experts.linear_fc2.bias0"),
+                        TensorCalled("decoder.layers.0.mlp.experts.linear_fc2.bias1", {4})}),
+              ElementsAre(HasSubstr("linear_fc2.bias0` and `decoder.layers.0.mlp.experts.linear_fc2.bias1` differ")));
+}
+
+TEST(StacksTest, NormsOfTheirOwn) {
+  const std::vector<LogicalTensor> tensors = {TensorCalled("decoder.layers.0.input_layernorm.weight"),
+                                              TensorCalled("decoder.layers.0.pre_mlp_layernorm.weight")};
+  std::vector<std::string> keys;
+  for (const Stack& stack : llvm::cantFail(StacksOf(tensors, false, {.has_norms_of_their_own = true}))) {
+    keys.push_back(stack.key);
+  }
+  EXPECT_THAT(keys, ElementsAre("decoder.layers.mlp.linear_fc1.layer_norm_weight",
+                                "decoder.layers.self_attention.linear_qkv.layer_norm_weight"));
+}
+
 TEST(StacksTest, StackedAlready) {
   EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.mlp.experts.experts.linear_fc1.weight", {2, 4, 3})}),
               ElementsAre("decoder.layers.mlp.experts.experts.linear_fc1.weight is 0"));
@@ -97,7 +135,12 @@ TEST(StacksTest, OtherNames) {
   EXPECT_THAT(StacksIn({TensorCalled("model.layers.0.a")}), ElementsAre(HasSubstr("the first is `model.layers.0.a`")));
   EXPECT_THAT(StacksIn({}), ElementsAre(HasSubstr("none begins with `decoder.`")));
   EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.mlp.experts.linear_fc1.weight3")}),
-              ElementsAre(HasSubstr("`decoder.layers.0.mlp.experts.linear_fc1.weight3` is a single expert")));
+              ElementsAre(HasSubstr("`decoder.layers.0.mlp.experts.linear_fc1.weight3` is one of 1 experts")));
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.mlp.experts.weight1"),
+                        TensorCalled("decoder.layers.0.mlp.experts.weight2")}),
+              ElementsAre(HasSubstr("`decoder.layers.0.mlp.experts.weight2` is one of 2 experts")));
+  EXPECT_THAT(StacksIn({TensorCalled("decoder.layers.0.mlp.experts.linear_fc1.weight")}),
+              ElementsAre(HasSubstr("is not called as Megatron Core calls tensors of experts")));
 }
 
 }  // namespace

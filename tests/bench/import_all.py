@@ -1,5 +1,5 @@
-"""Imports types of models of the installed transformers, all of them or a random sample, and prints a table of how many
-import and why the others are refused.
+"""Imports the types of models that the installed transformers converts when it saves them, all of them or a random
+sample, and prints a table of how many import and why the others are refused.
 
     PYTHONPATH=build/release/python python tests/bench/import_all.py [COUNT]
 """
@@ -7,23 +7,48 @@ import and why the others are refused.
 from __future__ import annotations
 
 import collections
+import importlib
 import os
 import random
 import re
 import sys
+from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # transformers reads it when it is imported.
 
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+from transformers import conversion_mapping
+from transformers.models.auto import configuration_auto, modeling_auto
 
 from ucp_checkpoint import Error
 from ucp_checkpoint.import_hf import import_model
 
-SEED = 1  # The sample of a count is always the same.
+SEED = 2  # The sample of a count is always the same.
+
+
+def classes_of(model_type: str, config: Any) -> set[str]:
+    """The names of the classes that transformers lists for a type, and of those of its module that take its
+    configuration."""
+    found: set[str] = set()
+    for key, mapping in vars(modeling_auto).items():
+        entry = mapping.get(model_type, ()) if key.endswith("_NAMES") else ()
+        found |= {entry} if isinstance(entry, str) else set(entry or ())
+    try:
+        module = importlib.import_module(config.__module__.replace(".configuration_", ".modeling_"))
+    except ImportError:  # An optional package is missing, or the type has no module of this name.
+        return found
+    return found | {name for name, one in vars(module).items() if getattr(one, "config_class", None) is config}
+
+
+def has_mapping(model_type: str) -> bool:
+    """Whether transformers has a conversion for the type, one of its classes, or a type of a configuration inside."""
+    config = configuration_auto.CONFIG_MAPPING[model_type]
+    inner = {one.model_type for one in getattr(config, "sub_configs", {}).values() if hasattr(one, "model_type")}
+    names = {model_type, *inner, *classes_of(model_type, config)}
+    return any(name and conversion_mapping.get_checkpoint_conversion_mapping(name) is not None for name in names)
 
 
 def main() -> None:
-    every = sorted(CONFIG_MAPPING_NAMES)
+    every = [one for one in sorted(configuration_auto.CONFIG_MAPPING_NAMES) if has_mapping(one)]
     types = random.Random(SEED).sample(every, int(sys.argv[1])) if len(sys.argv) > 1 else every
     outcomes: dict[str, list[str]] = collections.defaultdict(list)
     for model_type in types:

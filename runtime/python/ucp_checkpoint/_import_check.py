@@ -47,7 +47,9 @@ def _compared(imported: Imported) -> str:
             build = imported.build(SEEN, tied=tied)
             check.compare(build, build.config.to_dict(), "memory", "hub")
             check.compare(build, build.config.to_dict(), "hub", "memory")
-        fixed = [change.text() for change in changes(imported) if not check.follows(change)]
+        several = list(changes(imported))
+        free = check.without_effect([change for change in several if not change.is_followed])
+        fixed = [change.text() for change in several if change not in free and not check.follows(change)]
     return imported.text(fixed)
 
 
@@ -80,13 +82,26 @@ class _Check:
                 raise
             raise self._unfit("", error) from error
 
+    def without_effect(self, several: list[Change]) -> list[Change]:
+        """Those of the values that change nothing, found in halves, since most of them are such."""
+        values = {change.path: change.others[0] for change in several}
+        try:
+            if not several or _is_same(self.imported.built(self.imported.family.config(SEEN, values)), self.seen):
+                return several
+        except MemoryError:
+            raise
+        except Exception:  # Whatever transformers raises for values that do not go together.
+            pass
+        half = len(several) // 2
+        return self.without_effect(several[:half]) + self.without_effect(several[half:]) if half else []
+
     def follows(self, change: Change) -> bool:
         """Whether the spec holds where this value is another one. A spec that is silently wrong there is refused, and
         so is one that is to follow the value."""
         is_divided = False
-        for value in change.others:
+        for config, value in change.configs():
             try:
-                build = self.imported.built(change.config(value))
+                build = self.imported.built(config)
             except MemoryError:
                 raise
             except Exception:  # Whatever transformers raises for a value that goes with no other.
@@ -94,7 +109,7 @@ class _Check:
             if not change.is_followed and _is_same(build, self.seen):
                 continue
             try:
-                self._convert(build, change.written(value), "memory", "hub")
+                self._convert(build, change.written(config, value), "memory", "hub")
                 return True
             except _Different as error:
                 raise failure(
@@ -107,6 +122,8 @@ class _Check:
                     raise
                 if "[inexact-division]" in str(error):
                     is_divided = True
+                    continue
+                if change.is_linked:
                     continue
                 if change.is_followed:
                     raise self._unfit(f" where `config.{change.name}` alone is {change.shown(value)}", error) from error

@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ucp_checkpoint._failure import failure
-from ucp_checkpoint._import_models import NAMES, Build, Model, reason_of
+from ucp_checkpoint._import_models import NAMES
 
 COUNT = 4  # Three to lift the rules from, and one that they are checked at.
 
 Path = tuple[str, ...]
 Sizes = tuple[int, ...]
 Shapes = dict[str, tuple[int, ...]]
-PERMUTED = [(2, 3, 5, 4), (3, 5, 2, 4), (5, 2, 3, 4), (3, 2, 5, 4), (2, 5, 3, 4), (5, 3, 2, 4)]
+PERMUTED: list[Sizes] = [(2, 3, 5, 4), (3, 5, 2, 4), (5, 2, 3, 4), (3, 2, 5, 4), (2, 5, 3, 4), (5, 3, 2, 4)]
+VARIED = [*PERMUTED, *itertools.permutations((2, 3, 7, 5)), *itertools.permutations((3, 4, 7, 5))]
 LAYERS = [(5, 6, 7, 8), (6, 7, 5, 8), (7, 5, 6, 8), (5, 7, 6, 8), (6, 5, 7, 8), (7, 6, 5, 8)]
 EXPERTS = [(4, 7, 5, 6), (5, 4, 8, 6), (8, 4, 6, 5), (4, 8, 7, 5)]
 KV = [(2, 3, 2, 3), (3, 2, 3, 2), (2, 2, 3, 3), (3, 3, 2, 2), (3, 2, 2, 3), (2, 3, 3, 2)]
 DENSE = [(2, 3, 4, 3), (3, 4, 2, 3), (1, 2, 4, 3)]
 SHARED = [(2, 1, 3, 2), (3, 2, 1, 2), (1, 3, 2, 2)]
-POOLS = {"layers": LAYERS, "experts": EXPERTS, "dense": DENSE, "shared": SHARED}
+PERIODS = [(2, 3, 4, 3), (3, 2, 4, 3)]
+OFFSETS = [(1, 2, 1, 2), (1, 1, 2, 2)]  # Each below the period at its place.
+POOLS = {
+    "layers": LAYERS, "experts": EXPERTS, "dense": DENSE, "shared": SHARED, "period": PERIODS, "offset": OFFSETS,
+}  # fmt: skip
 GROUP = [(3, 2, 5, 4), (2, 5, 3, 4), (5, 3, 2, 4)]
+HEADS_OF_ALL = [(12, 6, 18, 12), (6, 18, 12, 24), (18, 12, 6, 24)]  # Each count of key heads divides them.
 PRIMES = [p for p in range(11, 2000) if all(p % d for d in range(2, int(p**0.5) + 1))]
 
 IGNORED = re.compile(r"(_id|_ids|_index|_token|seed|version|_window|return_.*)$")
@@ -38,11 +44,15 @@ FIXED = {
 }
 ROLES = [
     ("dense", r"first_k_dense_replace|num_dense_layers|moe_layer_start_index"),
+    ("period", r"\w+_layer_period"),
+    ("offset", r"\w+_layer_offset"),
     ("layers", r"n_layers?|num_layers|num_hidden_layers|(en|de)coder_layers|depth|num_(en|de)coder_layers"),
-    ("kv", r"num_key_value_heads|num_kv_heads|n_kv_heads|n_head_kv|linear_num_key_heads"),
-    ("heads", r"(num_|n_)(attention_)?heads?|(en|de)coder_attention_heads|linear_num_value_heads"),
+    ("kv", r"(\w+_)?num_(key_value|kv)_heads|n_kv_heads|n_head_kv|linear_num_key_heads"),
+    ("heads", r"(num_|n_)(attention_)?heads?|\w+_attention_heads|linear_num_value_heads"),
     ("head", r".*head_dim|d_kv|kv_channels"),
     ("hidden", r"hidden_size|d_model|n_embd|dim|embed_dim|hidden_dim"),
+    ("patch", r"patch_size"),
+    ("image", r"image_size|img_size"),
     ("experts", r"num_(local_)?experts|n_routed_experts|moe_num_experts"),
     ("shared", r"n_shared_experts|num_shared_experts|moe_num_shared_experts"),
     ("ffn", r".*(intermediate|ffn)_(size|dim)|d_ff|n_inner|ffn_hidden_size|shared_expert_intermediate_size"),
@@ -63,7 +73,7 @@ def integers(value: Any, path: Path = ()) -> Iterator[tuple[Path, int]]:
 
 def per_layer(config: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
     """Every list with one entry for each layer."""
-    lengths = {value for key, value in config.items() if _is_layers(key) and isinstance(value, int)}
+    lengths = {value for key, value in config.items() if is_layers(key) and isinstance(value, int)}
     for key, value in config.items():
         if isinstance(value, dict):
             yield from per_layer(value, (*path, str(key)))
@@ -71,26 +81,26 @@ def per_layer(config: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, l
             yield (*path, str(key)), value
 
 
-def _is_layers(key: Any) -> bool:
-    return _role(str(key)) == "layers"
+def is_layers(key: Any) -> bool:
+    return role_of(str(key)) == "layers"
 
 
 def _is_kind(entry: Any) -> bool:
     return isinstance(entry, (str, int))
 
 
-def _open(config: dict[str, Any], missing: set[str], path: Path = ()) -> Iterator[Path]:
+def open_sizes(config: dict[str, Any], missing: set[str], path: Path = ()) -> Iterator[Path]:
     """Sizes that follow from others unless they are given: null, or asked for by the class and not there."""
     for key, inner in config.items():
         if isinstance(inner, dict):
-            yield from _open(inner, missing, (*path, str(key)))
-        elif inner is None and _role(str(key)) is not None:
+            yield from open_sizes(inner, missing, (*path, str(key)))
+        elif inner is None and role_of(str(key)) is not None:
             yield (*path, str(key))
-    if any(_role(str(key)) == "hidden" for key in config):
-        yield from ((*path, key) for key in sorted(missing) if key not in config and _role(key) is not None)
+    if any(role_of(str(key)) == "hidden" for key in config):
+        yield from ((*path, key) for key in sorted(missing) if key not in config and role_of(key) is not None)
 
 
-def _role(key: str) -> str | None:
+def role_of(key: str) -> str | None:
     return next((role for role, pattern in ROLES if re.fullmatch(pattern, key)), None)
 
 
@@ -110,16 +120,24 @@ def put(config: dict[str, Any], path: Path, value: Any) -> None:
     config[path[-1]] = value
 
 
-class _Chooser:
+class Chooser:
     """Sizes that no two knobs have in common, since a rule names the one whose sizes it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: dict[str, Any]) -> None:
         self.used: set[Sizes] = set()
         self.primes = iter(PRIMES)
         self.places: dict[Path, int] = {}
+        self.patches: dict[Path, Sizes] = {}
+        self.kinds: dict[Path, int] = {}  # Of each object, how many counts of key heads it has.
+        for path, value in integers(base):
+            if value > 0 and role_of(path[-1]) == "kv" and not path[-1].startswith("linear_"):
+                self.kinds[path[:-1]] = self.kinds.get(path[:-1], 0) + 1
 
     def choose(self, role: str, path: Path) -> Sizes | None:
-        return self.first(self._candidates(role, path[:-1], is_linear=path[-1].startswith("linear_")))
+        chosen = self.first(self._candidates(role, path[:-1], is_linear=path[-1].startswith("linear_")))
+        if role == "patch" and chosen is not None:
+            self.patches.setdefault(path[:-1], chosen)
+        return chosen
 
     def first(self, candidates: Iterable[Sizes]) -> Sizes | None:
         """The first one that is new; None if all are used."""
@@ -128,44 +146,60 @@ class _Chooser:
             self.used.add(chosen[:-1])
         return chosen
 
+    def unlike(self, candidates: Iterable[Sizes]) -> Sizes | None:
+        """The first one that is not a multiple of any other's sizes, or else the first new one."""
+        several = list(candidates)
+        ratios = {_lowest(sizes) for sizes in self.used}
+        return self.first([*(one for one in several if _lowest(one[:-1]) not in ratios), *several])
+
     def free(self, sizes: Sizes) -> None:
         """For another knob."""
         self.used.discard(sizes[:-1])
 
     def _candidates(self, role: str, inside: Path, *, is_linear: bool) -> Iterator[Sizes]:
         place = self.places.setdefault(inside, len(self.places)) % len(GROUP)
-        kv, group = KV[place], GROUP[place]
+        heads = _times(KV[place], GROUP[place]) if self.kinds.get(inside, 0) < 2 else HEADS_OF_ALL[place]
         if role == "kv":
             yield from KV[len(GROUP) :] if is_linear else KV[place:]
         elif role == "heads" and is_linear:
-            yield from (_times(one, group) for one in KV[len(GROUP) :])
+            yield from (_times(one, GROUP[place]) for one in KV[len(GROUP) :])
         elif role == "heads":
-            yield from (_scaled(factor, _times(kv, group)) for factor in (1, 2, 4))
+            yield from (scaled(factor, heads) for factor in (1, 2, 4))
         elif role == "hidden":
-            yield from (_times(_times(kv, group), _scaled(4, sizes)) for sizes in PERMUTED[::-1])
+            yield from (_times(heads, scaled(4, sizes)) for sizes in PERMUTED[::-1])
+        elif role == "patch":
+            yield from PERMUTED
+        elif role == "image":
+            patch = self.patches.get(inside, (1,) * COUNT)
+            yield from (_times(patch, scaled(4, sizes)) for sizes in PERMUTED[::-1])
         elif role in POOLS:
             yield from POOLS[role]
         elif role == "head":
-            yield from (_scaled(4 * factor, sizes) for factor in range(1, 9) for sizes in PERMUTED)
+            yield from (scaled(4 * factor, sizes) for factor in range(1, 9) for sizes in PERMUTED)
         while len(several := tuple(itertools.islice(self.primes, COUNT))) == COUNT:
-            yield _scaled(4 if role in ("ffn", "rank") else 1, several)
+            yield scaled(4 if role in ("ffn", "rank") else 1, several)
+
+
+def _lowest(sizes: Sizes) -> Sizes:
+    divisor = math.gcd(*sizes)
+    return tuple(size // divisor for size in sizes)
 
 
 def _times(left: Sizes, right: Sizes) -> Sizes:
     return tuple(a * b for a, b in zip(left, right, strict=True))
 
 
-def _scaled(factor: int, sizes: Sizes) -> Sizes:
+def scaled(factor: int, sizes: Sizes) -> Sizes:
     return tuple(factor * size for size in sizes)
 
 
-def _by_name(base: dict[str, Any], chooser: _Chooser) -> dict[Path, Sizes]:
+def by_name(base: dict[str, Any], chooser: Chooser) -> dict[Path, Sizes]:
     knobs: dict[Path, Sizes] = {}
-    for path, value in integers(base):
+    for path, value in sorted(integers(base), key=lambda item: role_of(item[0][-1]) == "image"):  # Behind its patches.
         for pattern, fixed in FIXED.items():
             if re.fullmatch(pattern, path[-1]) and value > 0:
                 knobs[path] = (fixed,) * COUNT
-        role = _role(path[-1])
+        role = role_of(path[-1])
         if role is not None and value > 0 and path not in knobs:
             sizes = chooser.choose(role, path)
             if sizes is not None:
@@ -173,92 +207,20 @@ def _by_name(base: dict[str, Any], chooser: _Chooser) -> dict[Path, Sizes]:
     return knobs
 
 
-def _scaled_down(base: dict[str, Any], values: dict[Path, Any], *, lists: bool) -> dict[str, Any]:
+def scaled_down(base: dict[str, Any], values: dict[Path, Any], *, lists: bool) -> dict[str, Any]:
     """The configuration with these values. A list with one entry for each layer has all its kinds at every size."""
     config = copy.deepcopy(base)
     for path, value in values.items():
         put(config, path, value)
-    for path, entries in per_layer(base):
+    for turn, (path, entries) in enumerate(per_layer(base)):  # Two lists alike would be one rule.
         inside, before = place_of(config, path), place_of(base, path)
         if path not in values and inside is not None and before is not None:
             kinds = list(dict.fromkeys(entries))
-            size = next(inside[key] for key in before if _is_layers(key) and before[key] == len(entries))
-            inside[path[-1]] = [kinds[i % len(kinds)] for i in range(size)] if lists else None
+            size = next(inside[key] for key in before if is_layers(key) and before[key] == len(entries))
+            inside[path[-1]] = [kinds[(i // (1 + turn % 3)) % len(kinds)] for i in range(size)] if lists else None
     return config
 
 
-class Family:
-    """The small configurations of one model."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.lists = True
-        self.chooser = _Chooser()
-        self.knobs = _by_name(model.base, self.chooser)
-        self._fit()
-        self._by_trial()
-
-    def config(self, variant: int, changed: dict[Path, Any] | None = None) -> dict[str, Any]:
-        """One of the configurations, with some values of another kind or size."""
-        values = {path: sizes[variant] for path, sizes in self.knobs.items()}
-        return _scaled_down(self.model.base, values | (changed or {}), lists=self.lists)
-
-    def shapes(self, variant: int) -> Shapes | None:
-        """None if this one cannot be built."""
-        try:
-            return Build(self.model, self.config(variant)).shapes
-        except Exception as error:  # Whatever the class of a model raises.
-            self.reason = reason_of(error)
-            return None
-
-    def _builds(self) -> bool:
-        return all(self.shapes(variant) is not None for variant in range(COUNT))
-
-    def _fit(self) -> None:
-        """A knob that a class does not take small stays as it is."""
-        if self._builds():
-            return
-        self.lists = False
-        if self._builds():
-            return
-        reason = self.reason
-        for self.lists in (True, False):
-            for path in list(self.knobs):
-                kept = self.knobs.pop(path)
-                if self._builds():
-                    return
-                self.knobs[path] = kept
-        raise failure(
-            "unsupported",
-            f"a small `{self.model.name}` cannot be built to look at its tensors: {reason}; write a spec by hand, "
-            "or import a folder whose `config.json` has small sizes",
-        )
-
-    def _by_trial(self) -> None:
-        shapes = self.shapes(0)
-        assert shapes is not None
-        for path in list(_open(self.model.base, self.model.missing)):
-            shapes = self._tried(path, self.chooser.choose(str(_role(path[-1])), path), shapes) or shapes
-        for path, value in list(integers(self.model.base)):
-            if path in self.knobs or value < 2 or IGNORED.search(path[-1]) or "rope" in path[-1]:
-                continue
-            scaled = (_scaled(value, sizes) for sizes in (PERMUTED if value <= 64 else ()))
-            small = (_scaled(8, _scaled(factor, sizes)) for factor in (1, 2, 3, 5, 7) for sizes in PERMUTED)
-            near = (tuple(value + first + v for v in range(COUNT)) for first in range(1, 99))
-            for candidates in (itertools.chain(scaled, small), near):
-                found = self._tried(path, self.chooser.first(candidates), shapes)
-                if found is not None:
-                    shapes = found
-                    break
-
-    def _tried(self, path: Path, sizes: Sizes | None, shapes: Shapes) -> Shapes | None:
-        """The shapes that the first configuration has with a further knob, which stays if it changes them."""
-        if sizes is None:
-            return None
-        self.knobs[path] = sizes
-        found = self.shapes(0)
-        if found and found != shapes and found.keys() == shapes.keys() and self._builds():
-            return found
-        del self.knobs[path]
-        self.chooser.free(sizes)
-        return None
+def other_sizes(value: int) -> list[int]:
+    """Values to try in place of this one."""
+    return [other for other in (2 * value, 3 * value, value + 1, value - 1, value // 2) if other not in (0, value)]

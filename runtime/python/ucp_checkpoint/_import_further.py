@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ucp_checkpoint._import_configs import Path, per_layer, place_of
-from ucp_checkpoint._import_model import SEEN, TIED, Imported
-from ucp_checkpoint._import_models import NAMES
+from ucp_checkpoint._import_configs import Path, other_sizes, per_layer, place_of
+from ucp_checkpoint._import_model import SEEN, Imported
+from ucp_checkpoint._import_models import NAMES, TIED
 
 LONG = 24  # Characters of a value in a message.
 
@@ -28,6 +28,11 @@ class Change:
     def name(self) -> str:
         return ".".join(self.path)
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether it has to equal another value."""
+        return len(self.imported.family.with_linked(self.path, None)) > 1
+
     def text(self) -> str:
         """For the spec, where it holds for the value alone."""
         return f"{self.name} {self.shown(self.value)}"
@@ -36,16 +41,21 @@ class Change:
         text = json.dumps(value)
         return text if len(text) <= LONG else text[: LONG - 1] + "…"
 
-    def config(self, value: Any) -> dict[str, Any]:
-        """The configuration with another value; None is one that is not given."""
-        if value is None:
-            return self.imported.without(SEEN, self.path)
-        return self.imported.family.config(SEEN, {self.path: value})
+    def configs(self) -> Iterator[tuple[dict[str, Any], Any]]:
+        """The configurations with another value, None for one that is not given; then those in which the values that
+        have to be equal to it change with it."""
+        family = self.imported.family
+        for value in self.others:
+            given = family.config(SEEN, {self.path: value}) if value is not None else None
+            yield given or self.imported.without(SEEN, self.path), value
+        several = family.with_linked(self.path, None)
+        for value in self.others if self.is_linked and self.others != [None] else ():
+            yield family.config(SEEN, dict.fromkeys(several, value)), value
 
-    def written(self, value: Any) -> dict[str, Any]:
-        """As the `config.json` of a checkpoint has it."""
-        config: dict[str, Any] = self.imported.model.config_class.from_dict(self.config(value)).to_dict()
-        if self.imported.can_tie:
+    def written(self, given: dict[str, Any], value: Any) -> dict[str, Any]:
+        """A configuration as the `config.json` of a checkpoint has it."""
+        config: dict[str, Any] = self.imported.model.config_class.from_dict(given).to_dict()
+        if self.imported.model.can_tie:
             config[TIED] = False
         inside = place_of(config, self.path) if value is None else None
         if inside is not None:
@@ -81,6 +91,6 @@ def _others(value: Any, *, is_size: bool) -> list[Any]:
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
-        several = (2 * value, 3 * value, value + 1, value - 1, value // 2) if is_size else (2 * value or 1, value - 1)
-        return [other for other in several if other not in (0, value)]
+        few = [other for other in (2 * value or 1, value - 1) if other not in (0, value)]
+        return other_sizes(value) if is_size else few
     return [2 * value, value / 2] if value else [0.5]

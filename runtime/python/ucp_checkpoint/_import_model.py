@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from ucp_checkpoint._failure import failure
-from ucp_checkpoint._import_configs import COUNT, Family, integers, place_of
+from ucp_checkpoint._import_configs import COUNT, integers, place_of
 from ucp_checkpoint._import_cuts import cut
+from ucp_checkpoint._import_family import Family
 from ucp_checkpoint._import_lift import Part, Stacked, lift, refuse
-from ucp_checkpoint._import_models import Build, Model, reason_of
+from ucp_checkpoint._import_models import TIED, Build, Model, reason_of
 from ucp_checkpoint._import_names import group_names
 from ucp_checkpoint._import_places import Named, Namer, other_dims
 from ucp_checkpoint._import_sizes import Dims, Sizes, as_word
 from ucp_checkpoint._import_spec import Conditions, Layout, Line, placed, right_side, text_of
 
 SEEN = COUNT - 1
-TIED = "tie_word_embeddings"
 
 
 def _lists(value: dict[str, Any], path: str = "") -> Iterator[tuple[str, list[Any]]]:
@@ -34,20 +34,17 @@ class Imported:
     def __init__(self, given: str) -> None:
         self.model = Model(given)
         self.family = Family(self.model)
-        self.can_tie = isinstance(self.model.base.get(TIED), bool)
         self.builds = [self.build(variant) for variant in range(SEEN)]
         self.tied = self._tied()
         self.dims = self._dims()
         described = [dict(_lists(build.config.to_dict())) for build in self.builds]
         lists = {path: [one[path] for one in described] for path in described[0] if all(path in d for d in described)}
         self.conditions = Conditions(self.dims, lists)
-        memory = [Stacked(group, [build.memory for build in self.builds])
-                  for group in group_names([list(build.memory) for build in self.builds])]  # fmt: skip
-        hub = [Stacked(group, [build.hub for build in self.builds])
-               for group in group_names([list(build.hub) for build in self.builds])]  # fmt: skip
+        memory = self._stacked([build.memory for build in self.builds])
+        hub = self._stacked([build.hub for build in self.builds])
         parts = lift(memory, hub, [build.elements for build in self.builds])
         stacked = {id(one.group): one for one in (*memory, *hub)}
-        namer = Namer(self.dims)
+        namer = Namer(self.dims, self.family.followers())
         self.parts = [namer.name(part, stacked) for part in self._in_order(parts, memory)]
         self.is_alike = all(list(build.memory) and build.memory.keys() == build.hub.keys() and self._same(build)
                             for build in self.builds)  # fmt: skip
@@ -68,9 +65,14 @@ class Imported:
 
     def built(self, config: dict[str, Any], *, tied: bool = False) -> Build:
         """The model with any configuration, converted. Raises whatever transformers raises."""
-        build = Build(self.model, config | ({TIED: tied} if self.can_tie else {}))
+        build = Build(self.model, config | ({TIED: tied} if self.model.can_tie else {}))
         build.convert()
         return build
+
+    @staticmethod
+    def _stacked(tensors: list[dict[str, Any]]) -> list[Stacked]:
+        shapes = [{name: codes.shape for name, codes in one.items()} for one in tensors]
+        return [Stacked(group, tensors) for group in group_names(shapes)]
 
     @staticmethod
     def _same(build: Build) -> bool:
@@ -79,7 +81,7 @@ class Imported:
 
     def _tied(self) -> Build | None:
         """The model with its embeddings tied, if they can be either."""
-        if not self.can_tie:
+        if not self.model.can_tie:
             return None
         tied = self.build(0, tied=True)
         return tied if tied.ties.keys() - self.builds[0].ties.keys() else None
@@ -91,7 +93,7 @@ class Imported:
         shared = dict(sorted(shared.items(), key=lambda item: item[0] not in knobs))  # The cause before its effects.
         defaults = {path: self._default(tuple(path.split("."))) for path in shared}
         others = {path: self._others(path) for path in shared}
-        return Dims(shared, {path: found for path, found in defaults.items() if found is not None}, others)
+        return Dims(shared, {path: found for path, found in defaults.items() if found is not None}, others, knobs)
 
     def _others(self, path: str) -> list[str]:
         """Paths of the same value, as the class of the configuration has them for other files."""
@@ -145,8 +147,9 @@ class Imported:
         layout = Layout(name)
         tied = {} if self.tied is None else self.tied.ties if name == "memory" else self.tied.hub_ties
         only_tied = {second: first for second, first in tied.items() if second not in ties}
-        for one in side:
-            line = self._line(name, one)
+        for number, one in enumerate(side):
+            before = [other for other in side[:number] if other.group.pattern == one.group.pattern]
+            line = self._line(name, one, before)
             if line.name in only_tied and not line.around:
                 tie = f'tie "{line.name}" = "{only_tied[line.name]}"'
                 layout.lines.append(Line(["when tied"], tie, ""))
@@ -157,8 +160,8 @@ class Imported:
         layout.ties = [(second, first, False) for second, first in ties.items()]
         return layout
 
-    def _line(self, layout: str, one: Stacked) -> Line:
-        around, name = placed(one, self.dims, self.conditions)
+    def _line(self, layout: str, one: Stacked, before: list[Stacked]) -> Line:
+        around, name = placed(one, self.dims, self.conditions, before)
         own = [named for named in self.parts if named.part.own is one.group]
         parts: list[Named] = own or [named for named in self.parts if named.part.other is one.group]
         shapes = [array.shape for array in one.arrays]
@@ -198,6 +201,8 @@ class Imported:
         comments += [] if self.is_alike else ["  hub        the files that it writes"]
         comments += ["", "Written by ucp_checkpoint.import_hf, and compared with transformers element by element."]
         comments += [f"It holds only for {value}." for value in fixed]
+        linked = self.family.linked.items()
+        comments += [f"It holds only where {'.'.join(one)} equals {'.'.join(first)}." for one, first in linked]
         comments += [f"It needs {path} in config.json." for path in self.conditions.facts]
         facts = [f"{name}  from config.{path}" for path, name in self.conditions.facts.items()]
         if self.tied is not None:

@@ -3,6 +3,7 @@ from the names in memory to those of the hub, element by element."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ MOST_VALUES = 2_000
 MOST_COUNTED = 100_000  # Layers and the like, of which a class makes lists.
 LARGEST_NUMBER = 2**63 - 1
 COUNTED = re.compile(r"(layers?|depths?|blocks|stages|heads?|experts|labels)$")
+TIED = "tie_word_embeddings"
 HEADS = [
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
     "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
@@ -102,8 +104,10 @@ class Model:
             )
         try:
             self.config_class = types.CONFIG_MAPPING[self.name]
-            self.model_class = getattr(transformers, self._class_name(described, where))
+            self.model_class = self._class(described, where)
             self.base = self.config_class.from_dict(described).to_dict()
+            self.can_tie = isinstance(self.base.get(TIED), bool)
+            self.aliases = {name for one in self._configs() for name in getattr(one, "attribute_map", {})}
         except Error:
             raise
         except Exception as error:  # Whatever the class of a configuration raises.
@@ -130,14 +134,16 @@ class Model:
             raise failure("bad-data", f"`{path}` has no `model_type`, which says what class of transformers it is for")
         return described
 
-    def _class_name(self, described: dict[str, Any], where: str) -> str:
+    def _class(self, described: dict[str, Any], where: str) -> Any:
         from transformers.models.auto import modeling_auto
 
         mapped = [getattr(modeling_auto, head, {}).get(self.name) for head in HEADS]
         names = [name for entry in mapped for name in ([entry] if isinstance(entry, str) else entry or ())]
         given = described.get("architectures")
-        wanted = given[0] if isinstance(given, list) and given else next(filter(self._is_of, names), None)
-        known: set[str] = set()
+        inner = self._inner_classes()
+        chosen = [*filter(self._is_of, names), *inner]
+        wanted = given[0] if isinstance(given, list) and given else next(iter(chosen), None)
+        known = set(inner)
         for key, mapping in vars(modeling_auto).items():
             entry = mapping.get(self.name) if key.endswith("_NAMES") else None
             known |= {entry} if isinstance(entry, str) else set(entry or ())
@@ -149,7 +155,31 @@ class Model:
                 f"{where} the architecture `{printable(str(wanted))}` of `{self.name}`, which transformers "
                 f"{self.version} does not have; write a spec by hand",
             )
-        return str(wanted)
+        return inner[wanted] if wanted in inner else getattr(self.transformers, wanted)
+
+    def _inner_classes(self) -> dict[str, Any]:
+        """Classes of the type's module that take this configuration, such as the tower of a larger model, which no list
+        of transformers has. A class with a head is first, as in the lists."""
+        place = self.config_class.__module__.replace(".configuration_", ".modeling_")
+        try:
+            module = importlib.import_module(place)
+        except ImportError:  # An optional package is missing, or the type has no module of this name.
+            return {}
+        base = self.transformers.PreTrainedModel
+        found: dict[str, Any] = {
+            name: value for name, value in reversed(vars(module).items())
+            if isinstance(value, type) and issubclass(value, base) and value.__module__ == place
+            and getattr(value, "config_class", None) is self.config_class and not name.endswith("PreTrainedModel")
+        }  # fmt: skip
+        ranked = sorted(found, key=lambda name: (not re.search("For[A-Z]", name), not name.endswith("Model")))
+        return {name: found[name] for name in ranked}
+
+    def _configs(self) -> list[Any]:
+        """The class of the configuration, and those of the ones inside of it."""
+        found = [self.config_class]
+        for one in found:
+            found += [inner for inner in getattr(one, "sub_configs", {}).values() if inner not in found]
+        return found
 
     def _is_of(self, name: str) -> bool:
         """Whether this class takes the configuration as it is, and not one inside of it."""
@@ -229,15 +259,19 @@ class Build:
             self.shapes[name] = tuple(tensor.shape)
             if not isinstance(tensor, torch.nn.Parameter):
                 self.buffers.add(name)
-        elements = sum(int(numpy.prod(shape, dtype=numpy.int64)) for shape in self.shapes.values())
-        if elements > LARGEST:
-            raise ValueError(f"its smallest one has {elements} elements, above {LARGEST}")
+
+    def count(self) -> int:
+        """Its elements."""
+        return sum(int(numpy.prod(shape, dtype=numpy.int64)) for shape in self.shapes.values())
 
     def convert(self) -> None:
         """Numbers every element, and lets transformers write them as the files of the hub."""
         import torch
         from transformers.core_model_loading import revert_weight_conversion
 
+        elements = self.count()
+        if elements > LARGEST:
+            raise ValueError(f"it has {elements} elements, above {LARGEST}")
         coded: dict[str, Any] = {}
         at = 0
         for name, shape in self.shapes.items():
@@ -246,7 +280,9 @@ class Build:
             at += count
         self.memory: dict[str, numpy.ndarray] = {name: tensor.numpy() for name, tensor in coded.items()}
         hub = revert_weight_conversion(self.module, dict(coded))
-        every = revert_weight_conversion(self.module, coded | {s: coded[f] for s, f in self.ties.items()})
+        every = hub if not self.ties else revert_weight_conversion(
+            self.module, coded | {s: coded[f] for s, f in self.ties.items()}
+        )  # fmt: skip
         self.hub: dict[str, numpy.ndarray] = {name: tensor.numpy() for name, tensor in hub.items()}
         self.elements = at
         stored = {int(codes.flat[0]): name for name, codes in self.hub.items() if codes.size}

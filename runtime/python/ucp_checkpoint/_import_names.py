@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ucp_checkpoint._failure import failure
 
 Index = tuple[int, ...]
+MOST_SHAPES = 4  # Of one pattern, one for each kind of layer.
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,43 @@ class Group:
         """Some name, for a message."""
         return next(name for names in self.names for name in names.values())
 
+    def alone(self) -> Group:
+        """The same with the number in place of a counter that has only one place, the same at each configuration."""
+        pattern, names, axis = list(self.pattern), self.names, 0
+        for place, part in enumerate(self.pattern):
+            if not isinstance(part, Counter):
+                continue
+            present = {index[axis] for one in names for index in one}
+            if len(present) == 1:
+                pattern[place] = str(part.first + present.pop())
+                names = [{(*index[:axis], *index[axis + 1 :]): name for index, name in one.items()} for one in names]
+            else:
+                axis += 1
+        return Group(tuple(pattern), names)
+
+    def of_shapes(self, shapes: list[dict[str, tuple[int, ...]]]) -> list[Group]:
+        """A group for each shape, in the order in which the configurations have them first."""
+        several: list[list[dict[Index, str]]] = []
+        for names, shape_of in zip(self.names, shapes, strict=True):
+            found: dict[tuple[int, ...], dict[Index, str]] = {}
+            for index in sorted(names):
+                found.setdefault(shape_of[names[index]], {})[index] = names[index]
+            several.append(list(found.values()))
+        if len({len(one) for one in several}) > 1 or len(several[0]) > MOST_SHAPES:
+            return [self]
+        return [Group(self.pattern, list(names)) for names in zip(*several, strict=True)]
+
 
 Entry = tuple[tuple[str, ...], Index, str]
 
 
-def group_names(names: list[list[str]]) -> list[Group]:
-    """`names` are those of each configuration, in order; so are the groups, each of them behind the one that stands
-    before it in a layer."""
+def group_names(shapes: list[dict[str, tuple[int, ...]]]) -> list[Group]:
+    """`shapes` are those of each configuration by their names, in order; so are the groups, each of them behind the one
+    that stands before it in a layer."""
+    names = [list(one) for one in shapes]
     found: list[Group] = []
     _walk([[(tuple(name.split(".")), (), name) for name in one] for one in names], (), found)
+    found = [one.alone() for group in found for one in group.of_shapes(shapes)]
     of = {name: group for group in found for name in group.names[0].values()}
     order: list[int] = []
     before = -1
@@ -53,7 +82,9 @@ def group_names(names: list[list[str]]) -> list[Group]:
         if group not in order:
             order.insert(order.index(before) + 1 if before in order else len(order), group)
         before = group
-    return sorted(found, key=lambda group: order.index(id(group)))
+    found.sort(key=lambda group: order.index(id(group)))
+    patterns = [group.pattern for group in found]
+    return sorted(found, key=lambda group: patterns.index(group.pattern))
 
 
 def _number(part: str) -> int | None:

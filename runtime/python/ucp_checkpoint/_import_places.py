@@ -34,8 +34,10 @@ class Named:
 class Namer:
     """Gives parts and factors their names."""
 
-    def __init__(self, dims: Dims) -> None:
+    def __init__(self, dims: Dims, followers: dict[str, set[str]]) -> None:
+        """`followers` has, for each tensor in memory, the values that its shape changes with."""
         self.dims = dims
+        self.followers = followers
         self.parts: set[str] = set()
         self.again: dict[tuple[str, int], str] = {}
 
@@ -55,15 +57,21 @@ class Namer:
                         raise refuse(part.own, f"is counted twice by `{counter}`")
             if axis < counted and len(digits) != 1:
                 raise refuse(part.own, "is in too few layers for a rule to be found")
+        rules = self.dims.of(self._knobs(part))
         for axis, digits in enumerate(part.axes):
             for number, digit in enumerate(digits):
                 if not factors[axis][number]:
-                    found = self.dims.factors(digit.radix)
+                    found = self.dims.factors(digit.radix, rules)
                     if found is None:
                         sizes = ", ".join(map(str, digit.radix))
                         raise refuse(part.own, f"has a factor of {sizes}, which does not follow from the configuration")
                     factors[axis][number] = [self._once(name, used) for name in found]
         return Named(part, self._part_name(part.own), factors)
+
+    def _knobs(self, part: Part) -> frozenset[str]:
+        """The values that the part's tensors change with."""
+        names = [*part.own.names[0].values(), *part.other.names[0].values()]
+        return frozenset[str]().union(*(self.followers.get(name, ()) for name in names))
 
     def _counter(self, part: Part, axis: int, number: int, stacked: dict[int, Stacked]) -> str | None:
         digit = part.axes[axis][number]

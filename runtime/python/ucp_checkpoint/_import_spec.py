@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any
 
 from ucp_checkpoint._import_lift import Stacked, refuse
@@ -37,7 +37,38 @@ class Conditions:
             found = self._listed(path, lists, present, sizes, letter)
             if found is not None:
                 return found
+        regular = self._periodic(present, sizes, letter) or self._regular(present, sizes, letter)
+        if regular is not None:
+            return regular
         raise refuse(stacked.group, "is in layers that do not follow from the configuration")
+
+    def _regular(self, present: list[list[int]], sizes: tuple[int, ...], letter: str) -> str | None:
+        """All but the first layer, the last one, all but it, and layers at a distance that the class has."""
+        last = f"{self.dims.single(sizes)} - 1"
+        tests: dict[str, list[list[int]]] = {
+            f"{letter} > 0": [list(range(1, size)) for size in sizes],
+            f"{letter} == {last}": [[size - 1] for size in sizes],
+            f"{letter} < {last}": [list(range(size - 1)) for size in sizes],
+        }
+        for period, sign in product((2, 3, 4), ("==", "!=")):
+            for first in range(period):
+                found = [[i for i in range(size) if (i % period == first) == (sign == "==")] for size in sizes]
+                tests[f"{letter} % {period} {sign} {first}"] = found
+        return next((text for text, found in tests.items() if found == present), None)
+
+    def _periodic(self, present: list[list[int]], sizes: tuple[int, ...], letter: str) -> str | None:
+        """Layers at a distance that the configuration has, from a first one that it has."""
+        periods = [one for one, path in self.dims.path_of.items() if path.endswith("_layer_period")]
+        offsets = [one for one, path in self.dims.path_of.items() if path.endswith("_layer_offset")]
+        for period, offset in product(periods, offsets):
+            for sign in ("==", "!="):
+                found = [
+                    [i for i in range(size) if (i % one == first) == (sign == "==")]
+                    for one, first, size in zip(period, offset, sizes, strict=True)
+                ]
+                if present == found:
+                    return f"{letter} % {self.dims.single(period)} {sign} {self.dims.single(offset)}"
+        return None
 
     def _listed(
         self, path: str, lists: list[list[Any]], present: list[list[int]], sizes: tuple[int, ...], letter: str
@@ -89,8 +120,9 @@ def right_side(parts: list[Named], dims: list[Node], *, is_whole: bool) -> str:
     return f"{parts[0].name} {shape}" if len(parts) == 1 else shape
 
 
-def placed(stacked: Stacked, dims: Dims, conditions: Conditions) -> tuple[list[str], str]:
-    """The blocks and conditions around a group, and the rest of its name."""
+def placed(stacked: Stacked, dims: Dims, conditions: Conditions, before: list[Stacked]) -> tuple[list[str], str]:
+    """The blocks and conditions around a group, and the rest of its name. `before` are groups of the same names, in
+    other layers."""
     around: list[str] = []
     words: list[str] = []
     axis = 0
@@ -108,7 +140,8 @@ def placed(stacked: Stacked, dims: Dims, conditions: Conditions) -> tuple[list[s
         if place + 1 < len(stacked.group.pattern):
             around.append(f'block "{".".join(words)}"')
             words = []
-            around += [f"when {condition}"] if condition is not None else []
+            if condition is not None:
+                around.append(f"{'else ' if before else ''}when {condition}")
         elif condition is not None:
             raise refuse(stacked.group, "is in some layers only, and its name ends with their number")
         axis += 1
@@ -116,8 +149,8 @@ def placed(stacked: Stacked, dims: Dims, conditions: Conditions) -> tuple[list[s
 
 
 def _body(lines: list[Line], depth: int, write: Callable[[int, str], None]) -> None:
-    for head, several in groupby(lines, key=lambda line: line.around[0] if line.around else None):
-        inside = list(several)
+    heads = [(head, list(inside)) for head, inside in groupby(lines, key=lambda line: next(iter(line.around), None))]
+    for number, (head, inside) in enumerate(heads):
         if head is None:
             width = max((len(line.name) + (7 if line.is_buffer else 0) for line in inside if line.right), default=0)
             for line in inside:
@@ -127,9 +160,10 @@ def _body(lines: list[Line], depth: int, write: Callable[[int, str], None]) -> N
                 name = f'{"buffer " if line.is_buffer else ""}"{line.name}"'
                 write(depth, f"{name:{width + 2}} = {line.right}")
         else:
-            write(depth, f"{'} ' if head == 'else' else ''}{head} {{")
+            write(depth, f"{'} ' if head.startswith('else') else ''}{head} {{")
             _body([Line(line.around[1:], line.name, line.right, line.is_buffer) for line in inside], depth + 1, write)
-            if head != "when tied":  # Its `else` closes it.
+            after = heads[number + 1][0] if number + 1 < len(heads) else None
+            if after is None or not after.startswith("else"):  # It closes this one.
                 write(depth, "}")
 
 

@@ -271,6 +271,7 @@ def test_wrong_rules_are_refused(case: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_failures_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk where a value is changed says nothing of the value. A conversion leaves no files, and one that does
     not divide evenly does not show that the spec holds."""
+    model = Imported("llama")  # First, since PyTorch makes a folder of its own where it is imported.
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     right = _import_check.convert
     raised: list[Exception] = []
@@ -282,7 +283,6 @@ def test_failures_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return right(given, *rest, **more)
 
     monkeypatch.setattr(_import_check, "convert", convert)
-    model = Imported("llama")
     for error in (failure("io", "full"), failure("memory", "full"), OSError(28, "full")):
         raised.append(error)
         with pytest.raises(Error, match="full") as caught:

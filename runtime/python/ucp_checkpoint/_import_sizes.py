@@ -220,7 +220,7 @@ class Dims:
     def _from(self, path: str) -> str:
         if "/" in path and path not in self.names:
             whole, part = (self._from(one) for one in path.split("/"))
-            self.names[path] = as_word("head" if HEADS.search(path) else "grid", self.taken)
+            self.names[path] = as_word("grid" if IMAGE.search(path.split("/")[0]) else "head", self.taken)
             self.lines[self.names[path]] = f"= {whole} / {part}"
         if path not in self.names:
             short = re.sub(r"^(num|n)_|_(size)$", "", path.rsplit(".", 1)[-1])

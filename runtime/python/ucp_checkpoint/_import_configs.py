@@ -208,7 +208,8 @@ def by_name(base: dict[str, Any], chooser: Chooser) -> dict[Path, Sizes]:
 
 
 def scaled_down(base: dict[str, Any], values: dict[Path, Any], *, lists: bool) -> dict[str, Any]:
-    """The configuration with these values. A list with one entry for each layer has all its kinds at every size."""
+    """The configuration with these values. A list with one entry for each layer has its kinds in turn, as many of them
+    as its size has room for."""
     config = copy.deepcopy(base)
     for path, value in values.items():
         put(config, path, value)

@@ -28,6 +28,8 @@ from ucp_checkpoint._import_configs import (
 )
 from ucp_checkpoint._import_models import LARGEST, TIED, Build, Model, reason_of
 
+MOST_EQUAL = 20  # Values that one is compared with, and
+MOST_PAIRS = 200  # pairs of equal values. Each takes some builds.
 FEW = ("layers", "dense", "experts")  # Roles of numbers that a class makes lists of.
 
 Shapes = dict[str, tuple[int, ...]]
@@ -151,18 +153,31 @@ class Family:
 
     def _link(self, path: Path, equal: list[Path], wanted: dict[Path, Sizes]) -> None:
         """Adds a knob as one with another of the same value, or with all of them."""
-        named = sorted(equal, key=lambda one: one[-1] != path[-1])
-        for several in (*([one] for one in named), [one for one in equal if one not in self.knobs]):
+        named = sorted(equal, key=lambda one: one[-1] != path[-1])[:MOST_EQUAL]
+        for several in (*([one] for one in named), [one for one in named if one not in self.knobs]):
             if not several:
                 continue
             sizes = self.knobs.get(several[0], wanted[path])
             before = dict(self.knobs)
             self.knobs |= {one: sizes for one in (*several, path)}
             if self._builds():
+                several = self._needed(several, before)
                 first = self.linked.get(several[0], several[0])
                 self.linked |= {one: first for one in (*several, path) if one != first}
                 return
             self.knobs = before
+
+    def _needed(self, several: list[Path], before: dict[Path, Sizes]) -> list[Path]:
+        """Those of several equal values without whose change the class does not build."""
+        for one in several[1:]:
+            knobs = self.knobs
+            self.knobs = {path: sizes for path, sizes in knobs.items() if path != one}
+            self.knobs |= {one: before[one]} if one in before else {}
+            if self._builds():
+                several = [other for other in several if other != one]
+            else:
+                self.knobs = knobs
+        return several
 
     def _keep_names(self) -> None:
         """Makes one knob of sizes that are equal in the class's own configuration where it has further tensors if they
@@ -179,7 +194,9 @@ class Family:
             (path, other) for path in knobs for other, value in of_base.items()
             if value > 2 and path != other and path[:-1] == other[:-1] and of_base.get(path) == value
         ]  # fmt: skip
-        for path, other in pairs:
+        for path, other in pairs if len(pairs) <= MOST_PAIRS else ():
+            if not further:
+                break
             self.knobs = knobs | {other: knobs[path]}
             left = self._patterns() - own
             if len(left) < len(further) and self._builds():
@@ -194,8 +211,8 @@ class Family:
     def _by_trial(self) -> None:
         shapes = self.shapes(0)
         assert shapes is not None
-        for path in list(open_sizes(self.model.base, self.model.missing - self.model.aliases)):
-            if path not in self.knobs:
+        for path in list(open_sizes(self.model.base, self.model.missing)):
+            if path not in self.knobs and path[-1] not in self.model.aliases.get(path[:-1], ()):
                 shapes = self._tried(path, self.chooser.choose(str(role_of(path[-1])), path), shapes) or shapes
         for path, value in list(integers(self.model.base)):
             if path in self.knobs or value < 0 or IGNORED.search(path[-1]) or "rope" in path[-1]:

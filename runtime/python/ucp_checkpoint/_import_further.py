@@ -69,7 +69,7 @@ def changes(imported: Imported) -> Iterator[Change]:
     for path, value in _values(config):
         name = ".".join(path)
         is_size = name in imported.dims.names and path in imported.family.knobs
-        if path[-1] != TIED and (others := _others(value, is_size=is_size)):
+        if path != (TIED,) and (others := _others(value, is_size=is_size)):
             yield Change(imported, path, value, others, is_size)
         if is_size and imported.dims.follows_others(name):
             yield Change(imported, path, value, [None], True)

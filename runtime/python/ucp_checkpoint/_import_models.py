@@ -59,6 +59,15 @@ def _expect_few(path: Path, config: dict[str, Any]) -> None:
         raise failure("bad-data", f"`{path}` has {count} values without its labels, above {MOST_VALUES}; shorten it")
 
 
+def _expect_printable(path: Path, value: Any) -> None:
+    """A spec has names of values in its comments."""
+    for name, inner in value.items():
+        if not name.isprintable():
+            raise failure("bad-data", f"`{path}` has the name `{printable(name)}` with a control character; correct it")
+        if isinstance(inner, dict) and name not in NAMES:
+            _expect_printable(path, inner)
+
+
 def _count(value: Any) -> int:
     if isinstance(value, dict):
         return 1 + sum(_count(inner) for key, inner in value.items() if key not in NAMES)
@@ -107,7 +116,7 @@ class Model:
             self.model_class = self._class(described, where)
             self.base = self.config_class.from_dict(described).to_dict()
             self.can_tie = isinstance(self.base.get(TIED), bool)
-            self.aliases = {name for one in self._configs() for name in getattr(one, "attribute_map", {})}
+            self.aliases = dict(self._aliases(self.config_class, self.base))
         except Error:
             raise
         except Exception as error:  # Whatever the class of a configuration raises.
@@ -125,6 +134,7 @@ class Model:
                 described = {key: value for key, value in described.items() if key not in NOT_SIZES}
                 _expect_bounded(path, described)
                 _expect_few(path, described)
+                _expect_printable(path, described)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise failure("io", f"`{path}` cannot be read: {reason}; name a folder with a `config.json`") from error
@@ -174,12 +184,14 @@ class Model:
         ranked = sorted(found, key=lambda name: (not re.search("For[A-Z]", name), not name.endswith("Model")))
         return {name: found[name] for name in ranked}
 
-    def _configs(self) -> list[Any]:
-        """The class of the configuration, and those of the ones inside of it."""
-        found = [self.config_class]
-        for one in found:
-            found += [inner for inner in getattr(one, "sub_configs", {}).values() if inner not in found]
-        return found
+    def _aliases(
+        self, config_class: Any, base: dict[str, Any], path: tuple[str, ...] = ()
+    ) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+        """The further names that a class has for values, by the path of the object that they are in."""
+        yield path, set(getattr(config_class, "attribute_map", {}))
+        for key, inner in getattr(config_class, "sub_configs", {}).items():
+            if isinstance(base.get(key), dict):
+                yield from self._aliases(inner, base[key], (*path, key))
 
     def _is_of(self, name: str) -> bool:
         """Whether this class takes the configuration as it is, and not one inside of it."""

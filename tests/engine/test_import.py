@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ sys.path.insert(0, str(PACKAGE))
 import ucp_checkpoint as ucp  # noqa: E402
 from ucp_checkpoint import Error, _import_check, import_hf  # noqa: E402
 from ucp_checkpoint._failure import failure  # noqa: E402
+from ucp_checkpoint._import_further import Change  # noqa: E402
 from ucp_checkpoint._import_model import Imported  # noqa: E402
 
 SIZES = {
@@ -53,6 +57,12 @@ HYBRID = SIZES | {"num_hidden_layers": 5, "head_dim": 10, "v_head_dim": 7, "moe_
     "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
     "mlp_layer_types": ["dense", "sparse", "sparse", "dense", "sparse"],
 }  # fmt: skip
+LLAVA = {
+    "text_config": HEAD | {"model_type": "llama"},
+    "vision_config": {"model_type": "clip_vision_model", "hidden_size": 24, "intermediate_size": 22,
+                      "num_hidden_layers": 3, "num_attention_heads": 3, "image_size": 16, "patch_size": 4},
+    "tie_word_embeddings": False,
+}  # fmt: skip
 EYES = {
     "text_config": HEAD | {"max_position_embeddings": 90},
     "vision_config": {"depth": 3, "hidden_size": 24, "intermediate_size": 22, "num_heads": 3, "patch_size": 4,
@@ -67,17 +77,23 @@ FAMILIES: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "gpt2": ([GPT2, GPT2 | {"n_inner": 20}], False),
     "phi3": ([SIZES], False),
     "gpt_neox": ([SIZES], True),
-    "gpt_oss": ([HEAD | {"num_local_experts": 5}], False),
     "mixtral": ([SIZES | {"num_local_experts": 5}, HEAD | {"num_local_experts": 5}], True),
-    "qwen3_moe": ([EXPERTS | {"head_dim": 10}, EXPERTS], True),
-    "deepseek_v3": ([LATENT, LATENT | {"first_k_dense_replace": 3, "tie_word_embeddings": True}], True),
     "opt": ([OPT], False),
-    "t5": ([T5], False),
-    "mimo_v2_flash": ([HYBRID], True),
+    "llava": ([LLAVA], True),
 }
-if EVERY_CELL:
-    FAMILIES |= {"jamba": ([JAMBA], True), "qwen3_vl": ([EYES], False)}
-HEADS = {"t5": "AutoModelForSeq2SeqLM", "qwen3_vl": "AutoModelForImageTextToText"}
+if EVERY_CELL:  # These take longer.
+    FAMILIES |= {
+        "gpt_oss": ([HEAD | {"num_local_experts": 5}], False),
+        "qwen3_moe": ([EXPERTS | {"head_dim": 10}, EXPERTS], True),
+        "deepseek_v3": ([LATENT, LATENT | {"first_k_dense_replace": 3, "tie_word_embeddings": True}], True),
+        "t5": ([T5], False),
+        "mimo_v2_flash": ([HYBRID], True),
+        "jamba": ([JAMBA], True),
+        "qwen3_vl": ([EYES], False),
+    }
+EVERY_FAMILY = pytest.mark.skipif(not EVERY_CELL, reason="imports a family of full runs")
+OF_IMAGES = "AutoModelForImageTextToText"
+HEADS = {"t5": "AutoModelForSeq2SeqLM", "llava": OF_IMAGES, "qwen3_vl": OF_IMAGES}
 
 
 def imported(folder: Path, family: str) -> Path:
@@ -134,6 +150,7 @@ def test_a_family(family: str, specs: Path, ucprun: Path, tmp_path: Path) -> Non
             assert all(torch.equal(found[name], tensor) for name, tensor in expected[target].items())
 
 
+@EVERY_FAMILY
 def test_another_name_of_a_value(specs: Path, ucprun: Path, tmp_path: Path) -> None:
     """`config.json` on the hub says `num_experts`, and the class writes `num_local_experts`."""
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -180,11 +197,16 @@ def test_cuts(family: str, specs: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_written(specs: Path) -> None:
-    """Cuts of the class's plans, conditions on layers, defaults that follow from other sizes, and values that the spec
-    does not follow."""
+    """Cuts of the class's plans."""
     text = imported(specs, "mixtral").read_text()
     assert "= q_proj [attention_heads@tp * head_dim, hidden]" in text
     assert "= [local_experts@ep, w1: intermediate@etp + w3: intermediate@etp, hidden]" in text
+
+
+@EVERY_FAMILY
+def test_what_else_is_written(specs: Path) -> None:
+    """Conditions on layers, defaults that follow from other sizes, values that the spec does not follow, and cuts of
+    experts."""
     text = imported(specs, "deepseek_v3").read_text()
     assert "when i >= first_k_dense_replace" in text and "when i < first_k_dense_replace" in text
     text = imported(specs, "qwen3_moe").read_text()
@@ -193,6 +215,17 @@ def test_what_is_written(specs: Path) -> None:
     text = imported(specs, "gpt_oss").read_text()
     for experts in ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"):
         assert re.search(rf'experts[.]{experts}" += {experts} \[local_experts@ep, ', text), text
+
+
+def test_equal_sizes(specs: Path, tmp_path: Path) -> None:
+    """The class has further tensors where `word_embed_proj_dim` is not `hidden_size`, and the spec names both."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("opt", **(OPT | {"word_embed_proj_dim": 24})))
+    model.save_pretrained(tmp_path / "hub")
+    with pytest.raises(Error, match="nothing says what `word_embed_proj_dim_is_hidden` is"):
+        ucp.convert(tmp_path / "hub", tmp_path / "out", to="safetensors:layout=memory", spec=imported(specs, "opt"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_list_of_kinds(specs: Path, tmp_path: Path) -> None:
@@ -249,7 +282,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("case", [*WRONG] if EVERY_CELL else ["swapped"])
 def test_wrong_rules_are_refused(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check finds what the importer would have to be wrong for."""
     family, replaced, sentence = WRONG[case]
@@ -266,6 +299,31 @@ def test_wrong_rules_are_refused(case: str, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(Error, match=sentence) as raised:
         import_hf.import_model(family)
     assert raised.value.code == "unsupported"
+
+
+# A configuration, and whether a model with it has a further tensor.
+EFFECTS: dict[str, tuple[dict[str, Any], Callable[[dict[str, Any]], bool], list[str]]] = {
+    "one less": ({"last": 7, "seed": 5}, lambda config: config["last"] < 7, ["seed"]),
+    "twice": ({"last": 7, "seed": 5}, lambda config: config["last"] > 7, ["seed"]),
+    "hidden by a switch": ({"is_used": True, "has_more": False, "seed": 5},
+                           lambda config: config["is_used"] and config["has_more"], ["seed"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EFFECTS)
+def test_values_without_effect(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a value that has an effect in one direction alone nor one whose effect another hides is free."""
+    first, built, free = EFFECTS[case]
+    given: Any = SimpleNamespace(
+        family=SimpleNamespace(config=lambda _, changed: first | {path[0]: to for path, to in changed.items()}),
+        built=built,
+    )
+    check = object.__new__(_import_check._Check)
+    check.imported, check.seen = given, given.built(first)
+    monkeypatch.setattr(_import_check, "_is_same", operator.eq)
+    others = {key: [not value] if isinstance(value, bool) else [2 * value, value - 1] for key, value in first.items()}
+    several = [Change(given, (key,), value, others[key], False) for key, value in first.items()]
+    assert [change.name for change in check.without_effect(several)] == free
 
 
 def test_failures_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,6 +396,7 @@ REFUSED: dict[str, tuple[Any, int, str]] = {
     "null": (LLAMA | {"hidden_size": None}, 2, "a configuration of `llama` cannot be made: "),
     "list": (LLAMA | {"hidden_size": [1, 2]}, 2, "a configuration of `llama` cannot be made: "),
     "values": (LLAMA | {f"x{i}": True for i in range(3000)}, 2, "has 3002 values without its labels, above 2000"),
+    "name": (LLAMA | {"a\x1blayout": 5}, 2, "has the name `a\\x1blayout` with a control character; correct it"),
     "bytes": (b" " * (1 << 24) + b"{}", 2, "has more than 16777216 bytes, the most that are read"),
     "parameters": ({"model_type": "git", "num_image_with_embedding": 10**15}, 2, "has more than 20000 parameters"),
     "modules": ({"model_type": "resnet", "depths": [99_999, 1, 1, 1]}, 2, "has more than 20000 modules"),

@@ -83,8 +83,15 @@ class _Check:
             raise self._unfit("", error) from error
 
     def without_effect(self, several: list[Change]) -> list[Change]:
-        """Those of the values that change nothing, found in halves, since most of them are such."""
-        values = {change.path: change.others[0] for change in several}
+        """Those of the numbers that change nothing, neither with the first other value nor with the last one. Switches
+        are left out, since one may hide the effect of another."""
+        numbers = [change for change in several if not isinstance(change.value, bool)]
+        last = self._without_effect(numbers, -1)
+        return [change for change in self._without_effect(numbers, 0) if change in last]
+
+    def _without_effect(self, several: list[Change], place: int) -> list[Change]:
+        """Found in halves, since most of them are such."""
+        values = {change.path: change.others[place] for change in several}
         try:
             if not several or _is_same(self.imported.built(self.imported.family.config(SEEN, values)), self.seen):
                 return several
@@ -93,12 +100,14 @@ class _Check:
         except Exception:  # Whatever transformers raises for values that do not go together.
             pass
         half = len(several) // 2
-        return self.without_effect(several[:half]) + self.without_effect(several[half:]) if half else []
+        halves = (several[:half], several[half:]) if half else ()
+        return [change for part in halves for change in self._without_effect(part, place)]
 
     def follows(self, change: Change) -> bool:
         """Whether the spec holds where this value is another one. A spec that is silently wrong there is refused, and
         so is one that is to follow the value."""
         is_divided = False
+        refused: Error | None = None
         for config, value in change.configs():
             try:
                 build = self.imported.built(config)
@@ -123,12 +132,21 @@ class _Check:
                 if "[inexact-division]" in str(error):
                     is_divided = True
                     continue
-                if change.is_linked:
+                if change.is_linked:  # The spec is to refuse it alone, and has to hold where all are changed.
+                    refused = error
                     continue
                 if change.is_followed:
                     raise self._unfit(f" where `config.{change.name}` alone is {change.shown(value)}", error) from error
                 return False
-        if change.is_followed:
+        return self._is_kept(change, refused, is_divided=is_divided)
+
+    def _is_kept(self, change: Change, refused: Error | None, *, is_divided: bool) -> bool:
+        """Where no conversion was compared."""
+        if refused is not None and change.others != [None]:
+            if change.is_followed:
+                raise self._unfit(f" where `config.{change.name}` and its equals are others", refused) from refused
+            return False
+        if change.is_followed and refused is None:
             reason = "the spec does not divide its sizes evenly in any" if is_divided else "none can be built"
             raise failure(
                 "unsupported",

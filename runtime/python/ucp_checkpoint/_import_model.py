@@ -51,6 +51,9 @@ class Imported:
         self.layouts = [self._layout("memory", memory, self.builds[0].ties)]
         if not self.is_alike:
             self.layouts.append(self._layout("hub", hub, self.builds[0].hub_ties))
+        self.equal = self._equal()
+        for line in (line for layout in self.layouts if self.equal for line in layout.lines):
+            line.around.insert(0, f"when {' and '.join(self.equal)}")
 
     def build(self, variant: int, *, tied: bool = False) -> Build:
         """The model at one of the configurations, converted."""
@@ -94,6 +97,15 @@ class Imported:
         defaults = {path: self._default(tuple(path.split("."))) for path in shared}
         others = {path: self._others(path) for path in shared}
         return Dims(shared, {path: found for path, found in defaults.items() if found is not None}, others, knobs)
+
+    def _equal(self) -> dict[str, str]:
+        """For each two values that have to be equal, a fact that has no value where they are not."""
+        found = {}
+        for one, first in self.family.linked.items():
+            if {".".join(one), ".".join(first)} <= self.dims.values.keys():
+                names = [self.dims.named(".".join(path)) for path in (one, first)]
+                found[as_word("_is_".join(names), self.dims.taken)] = f"true when {' == '.join(names)}"
+        return found
 
     def _others(self, path: str) -> list[str]:
         """Paths of the same value, as the class of the configuration has them for other files."""
@@ -207,6 +219,7 @@ class Imported:
         facts = [f"{name}  from config.{path}" for path, name in self.conditions.facts.items()]
         if self.tied is not None:
             facts.append(f"tied  from config.{TIED} else {self._tied_default()}")
+        facts += [f"{name}  = {text}" for name, text in self.equal.items()]
         name = as_word(model.name, self.dims.taken)
         return text_of(name, comments, self.dims, facts, self.parts, self.layouts)
 

@@ -200,10 +200,10 @@ class Dims:
         if len(set(sizes)) == 1:
             return [str(sizes[0])]
         if sizes in rules.products:
-            return [self._from(path) for path in rules.products[sizes]]
+            return [self.named(path) for path in rules.products[sizes]]
         heads = rules.of_heads(sizes)
         if heads is not None:
-            return [self._from(heads[0]), self._defined(heads[1], rules)]
+            return [self.named(heads[0]), self._defined(heads[1], rules)]
         return [self._defined(sizes, rules)] if rules.other(sizes) is not None else None
 
     def single(self, sizes: Sizes) -> str | None:
@@ -211,15 +211,15 @@ class Dims:
         if len(set(sizes)) == 1:
             return None
         if sizes in self.path_of:
-            return self._from(self.path_of[sizes])
+            return self.named(self.path_of[sizes])
         found = self.factors(sizes, self.every)
         if found is None or len(found) == 1:
             return found[0] if found else None
         return self._named(" * ".join(found), "_".join(found))
 
-    def _from(self, path: str) -> str:
+    def named(self, path: str) -> str:
         if "/" in path and path not in self.names:
-            whole, part = (self._from(one) for one in path.split("/"))
+            whole, part = (self.named(one) for one in path.split("/"))
             self.names[path] = as_word("grid" if IMAGE.search(path.split("/")[0]) else "head", self.taken)
             self.lines[self.names[path]] = f"= {whole} / {part}"
         if path not in self.names:
@@ -228,7 +228,7 @@ class Dims:
             name = self.names[path] = as_word(inside + short, self.taken)
             default: Any = self.defaults.get(path)
             if default in self.path_of and self.path_of[default] != path:
-                default = self._from(self.path_of[default])
+                default = self.named(self.path_of[default])
             elif default is not None and len(set(default)) == 1:
                 default = default[0] if default[0] >= 0 else None
             elif default is not None:
@@ -245,7 +245,7 @@ class Dims:
 
     def _worded(self, expression: str) -> str:
         """An expression of paths as one of dims."""
-        return " ".join(self._from(word) if re.match(r"[A-Za-z_]", word) else word for word in expression.split())
+        return " ".join(self.named(word) if re.match(r"[A-Za-z_]", word) else word for word in expression.split())
 
     def _defined(self, sizes: Sizes, rules: Rules) -> str:
         found = rules.other(sizes)

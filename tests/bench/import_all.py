@@ -1,5 +1,5 @@
 """Imports the types of models that the installed transformers converts when it saves them, all of them or a random
-sample, and prints a table of how many import and why the others are refused.
+sample, and prints a table of how many import and why the others do not.
 
     PYTHONPATH=build/release/python python tests/bench/import_all.py [COUNT]
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import importlib
+import multiprocessing
 import os
 import random
 import re
@@ -23,6 +24,7 @@ from ucp_checkpoint import Error
 from ucp_checkpoint.import_hf import import_model
 
 SEED = 2  # The sample of a count is always the same.
+DEADLINE = 600  # Seconds of one type.
 
 
 def classes_of(model_type: str, config: Any) -> set[str]:
@@ -47,19 +49,38 @@ def has_mapping(model_type: str) -> bool:
     return any(name and conversion_mapping.get_checkpoint_conversion_mapping(name) is not None for name in names)
 
 
+def outcome_of(model_type: str, outcomes: Any) -> None:
+    """Puts one sentence into a queue."""
+    try:
+        text = import_model(model_type)
+        outcomes.put("imported, memory and hub" if "layout hub of" in text else "imported, one layout")
+    except Error as error:
+        print(error, file=sys.stderr)
+        outcomes.put("refused: " + re.sub(r"`[^`]*`", "…", str(error).splitlines()[0])[:160])
+    except Exception as error:
+        outcomes.put(f"FAILED: {type(error).__name__}: {error}")
+
+
+def bounded(model_type: str) -> str:
+    """The outcome in a process of its own, which ends at a deadline."""
+    context = multiprocessing.get_context("spawn")
+    outcomes = context.Queue()
+    process = context.Process(target=outcome_of, args=(model_type, outcomes))
+    process.start()
+    process.join(DEADLINE)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        return f"stopped after {DEADLINE} seconds"
+    return str(outcomes.get()) if process.exitcode == 0 else f"FAILED: exit code {process.exitcode}"
+
+
 def main() -> None:
     every = [one for one in sorted(configuration_auto.CONFIG_MAPPING_NAMES) if has_mapping(one)]
     types = random.Random(SEED).sample(every, int(sys.argv[1])) if len(sys.argv) > 1 else every
     outcomes: dict[str, list[str]] = collections.defaultdict(list)
     for model_type in types:
-        try:
-            text = import_model(model_type)
-            outcome = "imported, memory and hub" if "layout hub of" in text else "imported, one layout"
-        except Error as error:
-            print(error, file=sys.stderr)
-            outcome = "refused: " + re.sub(r"`[^`]*`", "…", str(error).splitlines()[0])[:160]
-        except Exception as error:
-            outcome = f"FAILED: {type(error).__name__}: {error}"
+        outcome = bounded(model_type)
         outcomes[outcome].append(model_type)
         print(f"{model_type}: {outcome}", file=sys.stderr, flush=True)
     print(f"{len(types)} of {len(every)} types\n\n| types | outcome | which |\n|---|---|---|")

@@ -129,6 +129,27 @@ llvm::Error OpenFor(std::vector<WantedRecord>& wanted, const std::map<std::size_
   return llvm::Error::success();
 }
 
+nb::dict DictOf(const LoadReport& report) {
+  nb::dict told;
+  told["bytes_placed"] = report.bytes_placed;
+  told["bytes_read"] = report.bytes_read;
+  told["bytes_received"] = report.bytes_received;
+  told["bytes_from_gpus"] = report.bytes_from_peers;
+  if (!report.why_by_hosts.empty()) told["why_by_hosts"] = Printable(report.why_by_hosts);
+  told["bytes_read_by_all"] = report.bytes_read_by_all;
+  told["as_stored"] = report.is_as_stored;
+  told["seconds"] = report.seconds;
+  told["threads"] = report.threads;
+  told["bytes_to_devices"] = report.bytes_to_devices;
+  told["transfers"] = report.transfers;
+  nb::dict mismatches;
+  for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
+    mismatches[mismatch.tensor.c_str()] = mismatch.first;
+  }
+  told["rounding_mismatches"] = mismatches;
+  return told;
+}
+
 nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>& memory, unsigned threads,
                        std::uint64_t memory_bytes, bool check, PythonRanks* ranks,
                        const std::map<std::size_t, std::string>& devices, std::uint64_t device_memory_bytes) {
@@ -155,24 +176,7 @@ nb::dict LoadForPython(const LoadPlan& plan, const std::vector<WantedFromPython>
     UCP_ASSIGN_OR_RETURN(report, Load(plan, RealFileSystem(), wanted, options));
     return llvm::Error::success();
   });
-  nb::dict told;
-  told["bytes_placed"] = report.bytes_placed;
-  told["bytes_read"] = report.bytes_read;
-  told["bytes_received"] = report.bytes_received;
-  told["bytes_from_gpus"] = report.bytes_from_peers;
-  if (!report.why_by_hosts.empty()) told["why_by_hosts"] = Printable(report.why_by_hosts);
-  told["bytes_read_by_all"] = report.bytes_read_by_all;
-  told["as_stored"] = report.is_as_stored;
-  told["seconds"] = report.seconds;
-  told["threads"] = report.threads;
-  told["bytes_to_devices"] = report.bytes_to_devices;
-  told["transfers"] = report.transfers;
-  nb::dict mismatches;
-  for (const RoundingMismatch& mismatch : report.rounding_mismatches) {
-    mismatches[mismatch.tensor.c_str()] = mismatch.first;
-  }
-  told["rounding_mismatches"] = mismatches;
-  return told;
+  return DictOf(report);
 }
 
 std::vector<std::tuple<std::size_t, std::size_t, std::uint64_t, std::uint64_t>> RecordsOf(const LoadPlan& load,

@@ -21,7 +21,7 @@ from conftest import Made, Run, Ways
 from fixtures.fingerprints import describe, differences
 from fixtures.megatron_core_cases import FSDP_CASES, MEGATRON_CASES, RANKS_CASES, MegatronCase
 from fixtures.ranks import RankError, run_ranks
-from test_megatron_write import resumed
+from test_megatron_write import give_seeds_to_replicas, resumed
 from universal import FIXTURES, describe_states, read_states, tag_folder
 
 STEPS = 2
@@ -199,6 +199,15 @@ def test_seeds(made: Made) -> None:
     assert places == {"(0, 0)", "(0, 1)", "(1, 0)", "(1, 1)"}
 
 
+def test_seeds_of_replicas_under_fsdp(run: Run, tmp_path: Path) -> None:
+    """One of each place is taken."""
+    copy = Path(shutil.copytree(source_of("mixture_tp2_ep2_dp2"), tmp_path / "saved"))
+    give_seeds_to_replicas(copy)
+    run("convert", copy, tmp_path / "out", "--to", TO_FSDP + ",ep=1")
+    entries = entries_in(tmp_path / "out" / ITERATION)
+    assert {key.split(".")[1] for key in entries if key.startswith("rng_state.")} == {"(0, 0)", "(0, 1)"}
+
+
 def test_weights_alone_under_fsdp(made: Made) -> None:
     output = made("llama_tp2_pp2_dp2", (TO_FSDP + ",states=weights,dtype=bf16",))
     entries = entries_in(output / ITERATION)
@@ -229,25 +238,34 @@ def lose(key: str) -> Callable[[Path], None]:
     return change
 
 
+def lost(key: str) -> tuple[Callable[[Path], None], str]:
+    return lose(key), f"Missing key in checkpoint state_dict: {key}."
+
+
 OF_OPTIMIZER = "optimizer.state.module.module.decoder.layers.1.mlp.linear_fc1."
-LOSSES: dict[str, Callable[[Path], None]] = {
-    "an element": change_element,
-    "a half": lose(UP),
-    "a state": lose(OF_OPTIMIZER + "weight_w.exp_avg"),
-    "a step": lose(OF_OPTIMIZER + "weight_v.step"),
-    "a setting": lose("optimizer.param_to_group_meta.module.module.decoder.layers.1.mlp.linear_fc1.weight.lr"),
+# With what the loader says; empty: it loads the folder.
+LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "an element": (change_element, ""),
+    "a half": lost(UP),
+    "a state": lost(OF_OPTIMIZER + "weight_w.exp_avg"),
+    "a step": lost(OF_OPTIMIZER + "weight_v.step"),
+    "a setting": lost("optimizer.param_to_group_meta.module.module.decoder.layers.1.mlp.linear_fc1.weight.lr"),
 }
 
 
 @pytest.mark.parametrize("damage", LOSSES)
-def test_damage_is_seen(damage: str, made: Made, tmp_path: Path) -> None:
+def test_damage_is_seen(damage: str, made: Made, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By the tests above."""
     folder = Path(shutil.copytree(made(GATED, (TO_FSDP,)) / ITERATION, tmp_path / "damaged"))
-    LOSSES[damage](folder)
+    change, words = LOSSES[damage]
+    change(folder)
     try:
         found = resumed_under_fsdp(under_fsdp(GATED), folder)
     except RankError:
+        assert words
+        assert words in capfd.readouterr().err
         return
+    assert not words
     held = {"tensors": truth_of(GATED)["stacked"]}
     assert differences(held, {"tensors": found["loaded"]["stacked"]}, ["parameter"]) != []
 

@@ -22,8 +22,10 @@ from fixtures.ranks import RankError
 from test_megatron_write import (
     ITERATION,
     Resumed,
+    change_common,
     change_metadata,
     entries_in,
+    give_seeds_to_replicas,
     lose,
     parameters,
     refusal,
@@ -118,25 +120,36 @@ def move_bucket(metadata: Any) -> None:
             metadata.storage_data[index] = places[f"{other}.param{index.offset}"]
 
 
-LOSSES: dict[str, Callable[[Path], None]] = {
-    "an element": change_bucket,
-    "a state": lose(f"{BUCKET}.exp_avg_sq"),
-    "the groups": lose("optimizer.distributed.dp_group_idx_1.optimizer/shard_0_1"),
-    "the sizes": lose("optimizer.distributed.dp_group_idx_1.per_bucket_numel_unpadded/shard_0_1"),
-    "another rank's": lambda folder: change_metadata(folder, move_bucket),
+def lost(key: str) -> tuple[Callable[[Path], None], str]:
+    return lose(key), f"the folder lacks ['{key.removesuffix('/shard_0_1')}']"
+
+
+# With what the loader says; empty: it loads the folder.
+LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "an element": (change_bucket, ""),
+    "a state": lost(f"{BUCKET}.exp_avg_sq"),
+    "the groups": lost("optimizer.distributed.dp_group_idx_1.optimizer/shard_0_1"),
+    "the sizes": lost("optimizer.distributed.dp_group_idx_1.per_bucket_numel_unpadded/shard_0_1"),
+    "another rank's": (lambda folder: change_metadata(folder, move_bucket), ""),
 }
 
 
 @pytest.mark.parametrize("damage", LOSSES)
-def test_damage_of_own_buffers_is_seen(damage: str, made: Made, tmp_path: Path) -> None:
+def test_damage_of_own_buffers_is_seen(
+    damage: str, made: Made, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """By the tests above."""
     plan = Resumed("llama_own_buffers_tp2_pp2_dp2", (OWN,), 2, 2, 1, SHARDING)
     folder = Path(shutil.copytree(made(plan.source, plan.ways) / ITERATION, tmp_path / "damaged"))
-    LOSSES[damage](folder)
+    change, words = LOSSES[damage]
+    change(folder)
     try:
         found = resumed(plan.run, folder)
     except RankError:
+        assert words
+        assert words in capfd.readouterr().err
         return
+    assert not words
     assert differences(truth_of(plan.source), found["loaded"], ["parameter"]) != []
 
 
@@ -149,3 +162,71 @@ def test_ranks_of_own_buffers(ucprun: Path, tmp_path: Path) -> None:
     assert "`args.num_layers`, which is 4, and `args.pipeline_model_parallel_size`, which is 3" in words
     words = refusal(ucprun, source, tmp_path / "out", "megatron:tp=1", 1)
     assert "`tp` is a setting of `optimizer=dp_reshardable`" in words
+
+
+# `args` of the source, and the refusal of the target.
+UNKNOWN: dict[str, tuple[str, dict[str, Any], str]] = {
+    "buckets": ("", {"overlap_grad_reduce": True, "ddp_num_buckets": 4}, "not known with `args.ddp_num_buckets`"),
+    "fp8": ("", {"fp8_param_gather": True}, "not known with `args.fp8_param_gather`"),
+    "layers": ("", {"num_layers": 2}, "by `args`, with `args.num_layers` of 2, not all of them have a place"),
+    "padding": (",tp=4", {"make_vocab_size_divisible_by": 64},
+                "pads the vocabulary to a multiple of 64 for each (`args.make_vocab_size_divisible_by`)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_own_buffers_that_are_not_known(what: str, made: Made, ucprun: Path, tmp_path: Path) -> None:
+    """Of a model whose layers have numbers. Nothing is written."""
+    ranks, changed, words = UNKNOWN[what]
+    source = made("mixture_own_buffers_pp2_dp2", ("megatron",)) / ITERATION
+    copy = Path(shutil.copytree(source, tmp_path / "saved"))
+    change_common(copy, lambda common: vars(common["args"]).update(changed))
+    assert words in refusal(ucprun, copy, tmp_path / "out", OWN + ranks)
+
+
+def test_padding_of_other_ranks(ucprun: Path, tmp_path: Path) -> None:
+    """It may be another one than the source's, and a note says so."""
+    source = FIXTURES / "megatron_core" / "gpt_tied_tp2_pp2_dp2" / "checkpoint"
+    command = [str(ucprun), "convert", str(source), str(tmp_path / "out"), "--to", f"{OWN},tp=4"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    words = " ".join((answer.stdout + answer.stderr).split())
+    assert "the vocabulary has 64 rows with its padding" in words
+
+
+SEEDS_OF_REPLICAS = [("", True), (",dp=4", False), (",ep=1", False)]
+
+
+@pytest.mark.parametrize(("ranks", "are_kept"), SEEDS_OF_REPLICAS)
+def test_seeds_of_replicas(ranks: str, are_kept: bool, run: Run, tmp_path: Path) -> None:
+    """With expert parallelism each data-parallel rank may have its own, which are not those of other ranks."""
+    source = FIXTURES / "megatron_core" / "mixture_tp2_ep2_dp2" / "checkpoint" / ITERATION
+    copy = Path(shutil.copytree(source, tmp_path / "saved"))
+    give_seeds_to_replicas(copy)
+    run("convert", copy, tmp_path / "out", "--to", OWN + ranks)
+    found = {key for key in entries_in(tmp_path / "out" / ITERATION) if key.startswith("rng_state/")}
+    assert found == {key for key in entries_in(copy) if key.startswith("rng_state/") and are_kept}
+
+
+def freeze(source: str, name: str, folder: Path) -> Path:
+    """Of the fixture, as saved by a job that does not train the parameter."""
+    copy = Path(shutil.copytree(FIXTURES / "megatron_core" / source / "checkpoint" / ITERATION, folder))
+
+    def change(metadata: Any) -> None:
+        for key in [key for key in metadata.state_dict_metadata if key.startswith("optimizer.") and key.endswith(name)]:
+            del metadata.state_dict_metadata[key]
+            metadata.storage_data = {index: at for index, at in metadata.storage_data.items() if index.fqn != key}
+
+    change_metadata(copy, change)
+    return copy
+
+
+def test_frozen_parameters(run: Run, ucprun: Path, tmp_path: Path) -> None:
+    """The others have places of their own: of 2 experts of 2 layers each rank has the half of a matrix [16, 8]."""
+    experts = freeze("mixture_tp2_ep2_dp2", "experts.experts.linear_fc1.weight", tmp_path / "experts")
+    run("convert", experts, tmp_path / "out", "--to", OWN)
+    sizes = [size for key, size in entries_in(tmp_path / "out" / ITERATION).items() if key.startswith("chained_1.")]
+    assert [size for size in sizes if size] == [[2 * 2 * 8 * 8]] * 4 * 3
+    head = freeze("llama_tp2_pp2_dp2", "output_layer.weight", tmp_path / "head")
+    words = refusal(ucprun, head, tmp_path / "refused", OWN)
+    assert "`output_layer.weight` has no master, and of a pipeline whose head is not trained" in words

@@ -291,6 +291,25 @@ def change_common(folder: Path, change: Callable[[dict[str, Any]], None]) -> Non
     torch.save(common, folder / "common.pt")
 
 
+def give_seeds_to_replicas(folder: Path) -> None:
+    """The states of random generators as releases save them with expert parallelism: of 2 data-parallel ranks each."""
+
+    def change(metadata: Any) -> None:
+        for index, at in list(metadata.storage_data.items()):
+            if not index.fqn.startswith("rng_state/"):
+                continue
+            place, shape = index.fqn.removeprefix("rng_state/shard_").split("_")
+            for replica in range(2):
+                key = f"rng_state/shard_{place}.{replica}_{shape}.2"
+                file = f"replica{replica}_{at.relative_path}"
+                shutil.copy(folder / at.relative_path, folder / file)
+                metadata.state_dict_metadata[key] = metadata.state_dict_metadata[index.fqn]
+                metadata.storage_data[replace(index, fqn=key)] = replace(at, relative_path=file)
+            del metadata.state_dict_metadata[index.fqn], metadata.storage_data[index]
+
+    change_metadata(folder, change)
+
+
 def groups_of(common: dict[str, Any]) -> list[dict[str, Any]]:
     return list(common["optimizer"]["optimizer"]["param_groups"])
 

@@ -153,12 +153,14 @@ class Modules {
 
   // Not more than can have chunks of their own.
   std::int64_t ExpertsOf(std::int64_t layer) const {
-    const std::string first = fmt::format("{}{}", kExperts, kInExpert.front());
-    for (const auto& [key, dim] : {std::pair(KeyInLayers(first), 1U), std::pair(KeyInLayer(layer, first), 0U)}) {
-      const auto found = by_key_.find(key);
-      if (found == by_key_.end() || found->second->shape.size() <= dim) continue;
-      const std::int64_t layers = dim == 0 ? 1 : std::max<std::int64_t>(found->second->shape.front(), 1);
-      return std::min(found->second->shape[dim], std::ssize(found->second->chunks) / layers);
+    for (const std::string_view in_expert : kInExpert) {
+      const std::string name = fmt::format("{}{}", kExperts, in_expert);
+      for (const auto& [key, dim] : {std::pair(KeyInLayers(name), 1U), std::pair(KeyInLayer(layer, name), 0U)}) {
+        const auto found = by_key_.find(key);
+        if (found == by_key_.end() || found->second->shape.size() <= dim) continue;
+        const std::int64_t layers = dim == 0 ? 1 : std::max<std::int64_t>(found->second->shape.front(), 1);
+        return std::min(found->second->shape[dim], std::ssize(found->second->chunks) / layers);
+      }
     }
     return 0;
   }

@@ -73,7 +73,7 @@ class Adder {
     };
     const std::string unknown = ForEachBuffer(entries, of_.arguments, take);
     if (failure) return *std::move(failure);
-    if (unknown.empty()) return llvm::Error::success();
+    if (unknown.empty()) return CheckAllArePlaced();
     return Fail(ErrorCode::kUnsupported,
                 "the states cannot be written in the optimizer's own buffers (`dp_reshardable`): {}; "
                 "`optimizer=fully_reshardable` needs none of this",
@@ -81,6 +81,20 @@ class Adder {
   }
 
  private:
+  // Layers behind `args.num_layers` are in no stage.
+  llvm::Error CheckAllArePlaced() const {
+    for (const auto& [key, trained] : trained_) {
+      if (std::ranges::find(trained.copies, 0) == trained.copies.end()) continue;
+      return Fail(
+          ErrorCode::kUnsupported,
+          "`{}` has states of the optimizer, and by `args`, with `args.num_layers` of {}, not all of them have a "
+          "place in the optimizer's own buffers (`dp_reshardable`); `optimizer=fully_reshardable` needs none of "
+          "this",
+          key, of_.arguments.Number("num_layers").value_or(0));
+    }
+    return llvm::Error::success();
+  }
+
   // Its boxes are those of the parts, one part after the other.
   void AddTrained(std::size_t t) {
     const LogicalTensor& tensor = of_.request.tensors[t];

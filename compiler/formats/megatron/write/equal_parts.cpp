@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
 #include "compiler/formats/megatron/rules/arguments.h"
 #include "compiler/formats/megatron/rules/cuts.h"
 #include "compiler/formats/megatron/rules/keys.h"
+#include "compiler/formats/megatron/write/module_names.h"
+#include "compiler/formats/megatron/write/stacks.h"
 #include "compiler/formats/megatron/write/target_args.h"
+#include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 
 namespace ucp::megatron {
@@ -58,9 +62,24 @@ Ranks RanksOf(const Arguments& arguments) {
   return {dense, are_apart ? std::max<std::int64_t>(1, experts) : dense};
 }
 
+llvm::Error CheckCount(const LogicalTensor& tensor, std::span<const std::int64_t> parts) {
+  std::optional<std::int64_t> count = 1;
+  for (const std::int64_t part : parts) count = count ? CheckedMultiply(*count, part) : count;
+  if (count && *count <= kMostPlaces) return llvm::Error::success();
+  return Fail(ErrorCode::kUnsupported, "`{}` has the shape [{}], which ranks have in more than {} parts", tensor.name,
+              fmt::join(tensor.shape, ", "), kMostPlaces);
+}
+
 // Adds the parts that tensor-parallel ranks have.
 llvm::Error AddRanks(const LogicalTensor& tensor, bool is_gated, std::int64_t ranks, std::vector<std::int64_t>& parts) {
   const auto cut = CutOf(tensor.name);
+  if (!cut && ExpertIn(tensor.name)) {
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`{}` is a single expert's, and `optimizer=dp_reshardable` takes all of a layer in one tensor; a folder "
+        "with `optimizer=fully_reshardable` has them so, and it can be converted to this one",
+        tensor.name);
+  }
   if (!cut) {
     return Fail(ErrorCode::kUnsupported,
                 "it is not known how ranks share `{}`, which `optimizer=dp_reshardable` has to know; "
@@ -73,7 +92,7 @@ llvm::Error AddRanks(const LogicalTensor& tensor, bool is_gated, std::int64_t ra
   const std::int64_t length = parts.size() < tensor.shape.size() ? tensor.shape[parts.size()] / halves : 0;
   if (length > 0 && length % ranks == 0) {
     parts.push_back(halves * ranks);
-    return llvm::Error::success();
+    return CheckCount(tensor, parts);
   }
   return Fail(ErrorCode::kUsage, "`{}` has the shape [{}], which {} tensor-parallel ranks do not share out evenly",
               tensor.name, fmt::join(tensor.shape, ", "), ranks);

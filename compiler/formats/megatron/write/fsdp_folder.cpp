@@ -76,6 +76,7 @@ class Writer {
     target_.mesh = request_.layout.mesh;
     target_.weights_only = options_.weights_alone;
     UCP_RETURN_IF_ERROR(CheckNamesOfModel(request_.tensors));
+    UCP_RETURN_IF_ERROR(CheckTensorsOfModules(request_.tensors));
     if (options_.expert_parallel) {
       UCP_RETURN_IF_ERROR(CheckExpertsShareOut(request_.tensors, *options_.expert_parallel));
     }
@@ -204,12 +205,13 @@ class Writer {
   llvm::Error AddOthers() {
     std::vector<Entry> others;
     std::vector<Entry> seeds;
+    std::set<std::string> places;  // Data-parallel ranks may each have some. The first ones are taken.
     std::set<std::string> left;
     for (const Entry& entry : client()) {
       const std::string key(pytorch::AsText(*entry.key).value_or(""));
       const bool is_object = IsObjectKey(key);
       if (auto place = is_object ? PlaceOfSeeds(key) : std::nullopt) {
-        seeds.push_back({pytorch::MakeText(*std::move(place)), entry.value});
+        if (places.insert(*place).second) seeds.push_back({pytorch::MakeText(*std::move(place)), entry.value});
       } else if (is_object) {
         left.insert(key.substr(0, key.find('/')));
       } else if (!key.empty() && key != "content_metadata" && key != "iteration") {
@@ -230,14 +232,16 @@ class Writer {
     return llvm::Error::success();
   }
 
-  // "(0, 1)" of "rng_state/shard_0.1_2.2": the stage, and the tensor-parallel rank.
+  // "(0, 1)" of "rng_state/shard_0.1_2.2" and of "rng_state/shard_0.1.3_2.2.4": the stage, and the tensor-parallel
+  // rank.
   static std::optional<std::string> PlaceOfSeeds(std::string_view key) {
     const std::string begin = fmt::format("{}/shard_", kSeeds);
     if (!key.starts_with(begin)) return std::nullopt;
     const std::string_view place = key.substr(begin.size(), key.find('_', begin.size()) - begin.size());
     const std::size_t dot = place.find('.');
     if (dot == place.npos) return std::nullopt;
-    return fmt::format("({}, {})", place.substr(0, dot), place.substr(dot + 1));
+    const std::string_view behind = place.substr(dot + 1);
+    return fmt::format("({}, {})", place.substr(0, dot), behind.substr(0, behind.find('.')));
   }
 
   void RemarkOn(std::set<std::string> left) {

@@ -21,7 +21,6 @@
 namespace ucp::megatron {
 namespace {
 
-constexpr std::int64_t kMostPlaces = 1 << 20;
 constexpr std::array<std::string_view, 2> kNumberedLayers = {"decoder.layers.", "encoder.layers."};
 
 using ByNumber = std::map<std::int64_t, std::size_t>;
@@ -39,6 +38,18 @@ std::optional<std::pair<std::int64_t, std::string>> LayerOf(std::string_view nam
 
 bool IsAlike(const LogicalTensor& a, const LogicalTensor& b) {
   return a.shape == b.shape && a.kind == b.kind && a.states == b.states && a.weight == b.weight;
+}
+
+// One of several experts that stand apart, a half of a gated layer, or one of the tensors of a Mamba layer's matrix.
+bool IsPartOfModuleTensor(std::string_view name) {
+  constexpr std::string_view kOfExperts = ".experts.experts.";
+  const std::size_t experts = name.find(kOfExperts);
+  const std::string_view in_experts = experts == name.npos ? "" : name.substr(experts + kOfExperts.size());
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  const bool is_parameter = last.starts_with("weight") || last.starts_with("bias");
+  return (!in_experts.empty() && in_experts.front() >= '0' && in_experts.front() <= '9') ||
+         (is_parameter && (last.ends_with("_w") || last.ends_with("_v"))) || name.find(".weight.") != name.npos ||
+         name.find(".bias.") != name.npos;
 }
 
 class Stacker {
@@ -62,6 +73,7 @@ class Stacker {
         stacks_.push_back({key, {t}, {}});
       }
     }
+    UCP_RETURN_IF_ERROR(CheckAllExpertsAreThere(experts));
     for (const auto& [key, by_expert] : experts) {
       Stack& stack = stacks_.emplace_back(Stack{key, {}, {std::ssize(by_expert)}});
       for (const auto& [expert, tensor] : by_expert) stack.tensors.push_back(tensor);
@@ -116,6 +128,22 @@ class Stacker {
   }
 
  private:
+  // Each tensor of a layer's experts has as many of them.
+  llvm::Error CheckAllExpertsAreThere(const std::map<std::string, ByNumber>& experts) const {
+    std::map<std::string, const ByNumber*> first_in_layer;
+    for (const auto& [key, by_expert] : experts) {
+      const ByNumber& first =
+          *first_in_layer.emplace(key.substr(0, key.find(".experts.experts.")), &by_expert).first->second;
+      if (first.size() == by_expert.size()) continue;
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}` is one of {} experts, and `{}` one of {}, of the same layer; Megatron Core stores all of a "
+                  "layer in one tensor",
+                  tensors_[first.rbegin()->second].name, first.size(), tensors_[by_expert.rbegin()->second].name,
+                  by_expert.size());
+    }
+    return llvm::Error::success();
+  }
+
   bool AreAlike(const ByRest& layers) const {
     const std::size_t count = layers.begin()->second.size();
     return std::ranges::all_of(layers, [&](const auto& entry) {
@@ -149,6 +177,25 @@ llvm::Error CheckNamesOfModel(std::span<const LogicalTensor> tensors) {
   for (const LogicalTensor& tensor : tensors) {
     if (!tensor.name.starts_with("optimizer.") && !tensor.name.starts_with("chained_")) continue;
     return Fail(ErrorCode::kUnsupported, "`{}` would be read as a state of Megatron Core's optimizer", tensor.name);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CheckTensorsOfModules(std::span<const LogicalTensor> tensors) {
+  for (const LogicalTensor& tensor : tensors) {
+    const std::size_t stacked = StackedDimensions(tensor.name);
+    if (tensor.shape.size() < stacked) {
+      return Fail(
+          ErrorCode::kUnsupported,
+          "`{}` has the shape [{}], and its name is that of a tensor whose first {} dimensions count layers and "
+          "experts",
+          tensor.name, fmt::join(tensor.shape, ", "), stacked);
+    }
+    if (!IsPartOfModuleTensor(tensor.name)) continue;
+    return Fail(ErrorCode::kUnsupported,
+                "`{}` is a part of a module's tensor, as some models are saved, and it is not known how jobs under "
+                "Megatron-FSDP call the whole",
+                tensor.name);
   }
   return llvm::Error::success();
 }

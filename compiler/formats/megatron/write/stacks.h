@@ -17,6 +17,9 @@
 
 namespace ucp::megatron {
 
+// That a tensor is cut into.
+inline constexpr std::int64_t kMostPlaces = 1 << 20;
+
 struct Stack {
   std::string key;
   std::vector<std::size_t> tensors;  // By layer and expert, or the one that is not stacked.
@@ -25,6 +28,10 @@ struct Stack {
 
 // Fails (kUnsupported) for tensors that are not called as Megatron Core calls them.
 [[nodiscard]] llvm::Error CheckNamesOfModel(std::span<const LogicalTensor> tensors);
+
+// Fails (kUnsupported) for tensors that cannot be cut into those of a job's modules: one that lacks the dimensions that
+// count layers and experts, and one that is itself a part of a module's tensor.
+[[nodiscard]] llvm::Error CheckTensorsOfModules(std::span<const LogicalTensor> tensors);
 
 // Returns the stacks of all tensors. Numbered layers are stacked if all have the same tensors; Megatron Core numbers
 // those that differ. With `keeps_numbers` none are stacked. Experts that stand one by one are, and norms get the names

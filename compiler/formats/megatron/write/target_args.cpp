@@ -1,5 +1,6 @@
 #include "compiler/formats/megatron/write/target_args.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,7 @@ constexpr const char* kTensor = "tensor_model_parallel_size";
 constexpr const char* kTensorOfExperts = "expert_tensor_parallel_size";
 constexpr const char* kStages = "pipeline_model_parallel_size";
 constexpr const char* kReplicas = "data_parallel_size";
+constexpr const char* kExpertRanks = "expert_model_parallel_size";
 
 std::vector<Entry> With(std::vector<Entry> entries, const std::map<std::string, std::int64_t>& numbers) {
   for (const auto& [name, number] : numbers) {
@@ -47,7 +49,7 @@ std::map<std::string, std::int64_t> ChangedNumbers(const TargetOptions& options,
   change(kTensor, options.tensor_parallel);
   change(kStages, options.stages);
   change(kReplicas, options.replicas);
-  change("expert_model_parallel_size", options.expert_parallel);
+  change(kExpertRanks, options.expert_parallel);
   const bool is_alike = source.Number(kTensorOfExperts) == source.Number(kTensor);
   if (numbers.contains(kTensor) && is_alike) numbers[kTensorOfExperts] = numbers[kTensor];
   if (numbers.empty()) return numbers;
@@ -60,6 +62,14 @@ std::map<std::string, std::int64_t> ChangedNumbers(const TargetOptions& options,
   return numbers;
 }
 
+// "rng_state/shard_0.1.3_2.2.4": with expert parallelism, data-parallel ranks have states of their own.
+bool HasSeedsOfReplicas(const std::vector<Entry>& client) {
+  return std::ranges::any_of(client, [](const Entry& entry) {
+    const std::string_view key = pytorch::AsText(*entry.key).value_or("");
+    return key.starts_with("rng_state/shard_") && std::ranges::count(key.substr(0, key.rfind('_')), '.') > 1;
+  });
+}
+
 }  // namespace
 
 TargetArgs ArgsOf(const TargetOptions& options, const TrainingState& training) {
@@ -69,7 +79,9 @@ TargetArgs ArgsOf(const TargetOptions& options, const TrainingState& training) {
   if (!options.has_own_buffers()) return target;
   const auto numbers = ChangedNumbers(options, Arguments(target.facts));
   if (numbers.empty()) return target;
-  target.has_seeds = !numbers.contains(kTensor) && !numbers.contains(kStages);
+  target.has_seeds = !numbers.contains(kTensor) && !numbers.contains(kStages) && !numbers.contains(kExpertRanks) &&
+                     !(numbers.contains(kReplicas) && HasSeedsOfReplicas(target.client));
+  target.has_other_tensor_parallel = numbers.contains(kTensor);
   for (Entry& entry : target.client) {
     if (pytorch::AsText(*entry.key) == "args") entry.value = With(entry.value, numbers);
   }

@@ -13,9 +13,10 @@
 namespace ucp::megatron {
 
 struct TargetArgs {
-  std::vector<pytorch::Entry> client;  // The script's entries, whose `args` have the numbers of the target's ranks.
-  std::map<std::string, Fact> facts;   // As Arguments takes them.
-  bool has_seeds = true;               // The states of random generators are of as many ranks.
+  std::vector<pytorch::Entry> client;      // The script's entries, whose `args` have the numbers of the target's ranks.
+  std::map<std::string, Fact> facts;       // As Arguments takes them.
+  bool has_seeds = true;                   // The states of random generators are of as many ranks.
+  bool has_other_tensor_parallel = false;  // Than the source.
 };
 
 // Those of the source; for own buffers with the numbers that `options` say.

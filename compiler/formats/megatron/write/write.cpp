@@ -38,6 +38,7 @@
 #include "compiler/formats/megatron/write/target_args.h"
 #include "compiler/formats/megatron/write/target_options.h"
 #include "compiler/formats/pytorch/values/value_access.h"
+#include "compiler/support/checked_math.h"
 #include "compiler/support/error.h"
 #include "compiler/support/interruption.h"
 #include "compiler/support/user_option.h"
@@ -188,7 +189,50 @@ class Writer {
     return first == nullptr ? DType::kFloat32 : WeightOf(*first, DType::kFloat32);
   }
 
+  // Reading has the stored sizes to compare with, and writing has not.
+  llvm::Error CheckOwnBuffersAreKnown() {
+    const bool counts_buckets = arguments_.IsSet("ddp_num_buckets") && arguments_.IsSet("overlap_grad_reduce");
+    if (counts_buckets || arguments_.IsSet("fp8_param_gather")) {
+      return Fail(ErrorCode::kUnsupported,
+                  "the optimizer's own buffers (`dp_reshardable`) are not known with `args.{}`; "
+                  "`optimizer=fully_reshardable` needs none of this",
+                  counts_buckets ? "ddp_num_buckets" : "fp8_param_gather");
+    }
+    const auto head = std::ranges::find(request_.tensors, kHead, &LogicalTensor::name);
+    const bool is_frozen = head != request_.tensors.end() && FindState(*head, kMasterState) == nullptr;
+    if (is_frozen && arguments_.Number("pipeline_model_parallel_size").value_or(1) > 1) {
+      return Fail(ErrorCode::kUnsupported,
+                  "`{}` has no master, and of a pipeline whose head is not trained the optimizer's own buffers "
+                  "(`dp_reshardable`) are not known; `optimizer=fully_reshardable` needs none of this",
+                  kHead);
+    }
+    return CheckVocabulary();
+  }
+
+  // Megatron Core pads the vocabulary to a multiple of the number of ranks, and does not pad own buffers again.
+  llvm::Error CheckVocabulary() {
+    const auto rows = arguments_.Number("padded_vocab_size");
+    const auto grain = arguments_.Number("make_vocab_size_divisible_by");
+    const auto ranks = arguments_.Number("tensor_model_parallel_size");
+    if (!args_.has_other_tensor_parallel || !rows || !grain || !ranks) return llvm::Error::success();
+    const auto multiple = CheckedMultiply(*grain, *ranks);
+    if (!multiple || *multiple < 1 || *rows % *multiple != 0) {
+      return Fail(
+          ErrorCode::kUnsupported,
+          "`args.padded_vocab_size` is {}, and a job of {} tensor-parallel ranks pads the vocabulary to a "
+          "multiple of {} for each (`args.make_vocab_size_divisible_by`), so it cannot load the optimizer's own "
+          "buffers (`dp_reshardable`); `optimizer=fully_reshardable` needs none of this",
+          *rows, *ranks, *grain);
+    }
+    target_.remarks.push_back(
+        fmt::format("the vocabulary has {} rows with its padding; a job that pads it to another number at {} "
+                    "tensor-parallel ranks does not load the folder",
+                    *rows, *ranks));
+    return llvm::Error::success();
+  }
+
   llvm::Error AddOwnBuffers(const Optimizers& optimizers) {
+    UCP_RETURN_IF_ERROR(CheckOwnBuffersAreKnown());
     UCP_ASSIGN_OR_RETURN(const auto equal_parts, EqualPartsOf(options_, training(), request_.tensors));
     UCP_ASSIGN_OR_RETURN(const DType weight, WeightOfTrained());
     const BucketTarget target{request_, arguments_,       weight,  GradientOf(weight), equal_parts,

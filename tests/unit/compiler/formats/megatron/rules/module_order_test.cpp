@@ -107,6 +107,13 @@ TEST_F(ModuleOrderTest, ExpertsStandBetweenRouterAndSharedOnes) {
                           layer + "experts.experts.linear_fc1.weight@1", layer + "shared_experts.linear_fc1.weight"));
 }
 
+TEST_F(ModuleOrderTest, ExpertsMayHaveOneMatrixAlone) {
+  const StageOrder order = Order({kSecondOfExperts}, {2, 2, 3});
+  EXPECT_EQ(order.unread, "");
+  EXPECT_THAT(Names(order.stages[1]),
+              ElementsAre(fmt::format("{}@1.0", kSecondOfExperts), fmt::format("{}@1.1", kSecondOfExperts)));
+}
+
 // Each expert has a chunk of its own.
 TEST_F(ModuleOrderTest, CountsNoMoreExpertsThanThereAreChunks) {
   EXPECT_EQ(Order({kFirstOfExperts}, {2, std::int64_t{1} << 40, 3}).stages[0].size(), 2u);

@@ -105,6 +105,10 @@ TEST(EqualParts, PartsThatRanksCannotHave) {
   EXPECT_THAT(refusal(OwnBuffers(5), kTensors), HasSubstr("which 5 tensor-parallel ranks do not share out evenly"));
   EXPECT_THAT(refusal(OwnBuffers(), {TensorOf("decoder.layers.0.mlp.unknown", {4})}),
               HasSubstr("it is not known how ranks share `decoder.layers.0.mlp.unknown`"));
+  EXPECT_THAT(refusal(OwnBuffers(), {TensorOf("decoder.layers.0.mlp.experts.linear_fc1.weight3", {4, 2})}),
+              HasSubstr("is a single expert's"));
+  EXPECT_THAT(refusal(OwnBuffers(1 << 12), {TensorOf("decoder.layers.mlp.linear_fc1.bias", {1 << 12, 1 << 12})}),
+              HasSubstr("which ranks have in more than 1048576 parts"));
   const std::vector<LogicalTensor> empty = {TensorOf("decoder.layers.mlp.linear_fc2.bias", {2, 0})};
   EXPECT_THAT(refusal(OwnBuffers(), empty), HasSubstr("has the shape [2, 0] and so no elements"));
   EXPECT_THAT(refusal(Fsdp(), empty), HasSubstr("has the shape [2, 0] and so no elements"));

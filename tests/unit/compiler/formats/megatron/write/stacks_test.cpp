@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 LogicalTensor TensorCalled(std::string name, std::vector<std::int64_t> shape = {3}) {
   LogicalTensor tensor;
@@ -107,6 +108,39 @@ TEST(StacksTest, ExpertsOneByOne) {
     tensors.pop_back();  // The ninth of the second layer.
     EXPECT_THAT(StacksIn(tensors), ElementsAre(HasSubstr("is one of 11 experts")));
   }
+}
+
+TEST(StacksTest, ExpertsThatAreNotAllThere) {
+  std::vector<LogicalTensor> tensors;
+  for (const char* matrix : {"linear_fc1", "linear_fc2"}) {
+    for (const int expert : {0, 1, 2}) {
+      tensors.push_back(TensorCalled(fmt::format("decoder.layers.0.mlp.experts.{}.weight{}", matrix, expert)));
+    }
+  }
+  EXPECT_THAT(StacksIn(tensors), SizeIs(2));
+  tensors.pop_back();
+  EXPECT_THAT(StacksIn(tensors), ElementsAre(HasSubstr(".linear_fc1.weight2` is one of 3 experts, and "
+                                                       "`decoder.layers.0.mlp.experts.linear_fc2.weight1` one of 2")));
+}
+
+TEST(StacksTest, TensorsThatModulesDoNotHave) {
+  const auto refusal = [](LogicalTensor tensor) {
+    llvm::Error error = CheckTensorsOfModules(std::vector{std::move(tensor)});
+    return error ? TakeFailure(std::move(error)).message : "";
+  };
+  for (const char* name : {"decoder.layers.0.mlp.experts.experts.3.linear_fc1.bias",
+                           "decoder.layers.0.mlp.linear_fc1.weight_w", "decoder.layers.0.mlp.linear_fc1.bias_v",
+                           "decoder.layers.0.mixer.in_proj.weight.z", "decoder.layers.0.mixer.conv1d.bias.B"}) {
+    EXPECT_THAT(refusal(TensorCalled(name)), HasSubstr(fmt::format("`{}` is a part of a module's tensor", name)));
+  }
+  for (const char* name :
+       {"decoder.layers.0.mlp.experts.local_experts.3.linear_fc1.weight", "decoder.layers.0.mixer.conv1d.weight",
+        "decoder.layers.0.self_attention.linear_v.weight", "decoder.layers.scale"}) {
+    EXPECT_EQ(refusal(TensorCalled(name)), "");
+  }
+  EXPECT_THAT(refusal(TensorCalled("decoder.layers.scale", {})), HasSubstr("the shape [], and its name"));
+  EXPECT_THAT(refusal(TensorCalled("decoder.layers.mlp.experts.experts.a", {2})),
+              HasSubstr("whose first 2 dimensions"));
 }
 
 TEST(StacksTest, ExpertsThatDiffer) {

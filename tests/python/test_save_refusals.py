@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -217,6 +218,24 @@ def small(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", small], check=True)
 
 
+def save_while_it_fills(saver: ucp.Saver, small: Path) -> str:
+    """The error; none if the writer had written all when it was stopped."""
+    saving = saver.save(small / "saved")
+    stop_while_it_writes(small)
+    # Closing a file with a buffer would write what has no room, and fail again.
+    with suppress(OSError), (small / "other").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"." * (1 << 20))
+    os.kill(worker_of(supervisor_of(os.getpid())), signal.SIGCONT)
+    try:
+        saving.result()
+    except ucp.Error as error:
+        return str(error)
+    shutil.rmtree(small / "saved")
+    (small / "other").unlink()
+    return ""
+
+
 def test_a_full_disk(small: Path, tmp_path: Path) -> None:
     """Full before the save, which is seen before anything is written, and full in the middle."""
     with ucp.Saver({"weight": torch.ones(16 * MIB)}, threads=1, nice=19, timeout=10) as saver:
@@ -225,16 +244,9 @@ def test_a_full_disk(small: Path, tmp_path: Path) -> None:
             saver.save(small / "saved").result()
         assert [path.name for path in small.iterdir()] == ["other"]
         (small / "other").unlink()
-        saving = saver.save(small / "saved")
-        stop_while_it_writes(small)
-        # Closing a file with a buffer would write what has no room, and fail again.
-        with suppress(OSError), (small / "other").open("wb", buffering=0) as file:
-            while True:
-                file.write(b"." * (1 << 20))
-        os.kill(worker_of(supervisor_of(os.getpid())), signal.SIGCONT)
-        with pytest.raises(ucp.Error, match="no space left on device") as raised:
-            saving.result()
-        assert "\n" not in str(raised.value)
+        error = next(filter(None, (save_while_it_fills(saver, small) for _ in range(30))), "")
+        assert "no space left on device" in error
+        assert "\n" not in error
         assert [path.name for path in small.iterdir()] == ["other"]
         saver.save(tmp_path / "next").result()
     assert bool((read_flat(tmp_path / "next")["weight"] == 1).all())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from conftest import Made, Run, Ways
 from fixtures.fingerprints import describe, differences
 from fixtures.megatron_core_cases import FSDP_CASES, MEGATRON_CASES, RANKS_CASES, MegatronCase
 from fixtures.ranks import RankError, run_ranks
-from test_megatron_write import give_seeds_to_replicas, resumed
+from test_megatron_write import change_element, give_seeds_to_replicas, lose, resumed
 from universal import FIXTURES, describe_states, read_states, tag_folder
 
 STEPS = 2
@@ -215,37 +215,15 @@ def test_weights_alone_under_fsdp(made: Made) -> None:
     assert entries["model.module.decoder.layers.3.mlp.linear_fc1.weight_v"] == [24, 16]
 
 
-def change_element(folder: Path) -> None:
-    """Of a moment."""
-    with (folder / ".metadata").open("rb") as file:
-        places = pickle.load(file).storage_data
-    key = "optimizer.state.module.module.decoder.final_layernorm.weight.exp_avg"
-    place = next(place for index, place in places.items() if index.fqn == key)
-    data = bytearray((folder / place.relative_path).read_bytes())
-    values = torch.load(io.BytesIO(data[place.offset : place.offset + place.length]), weights_only=True)
-    at = data.find(values.numpy().tobytes(), place.offset)
-    data[at + 3] ^= 1
-    (folder / place.relative_path).write_bytes(data)
-
-
-def lose(key: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        with (folder / ".metadata").open("rb") as file:
-            metadata = pickle.load(file)
-        del metadata.state_dict_metadata[key]
-        (folder / ".metadata").write_bytes(pickle.dumps(metadata))
-
-    return change
-
-
 def lost(key: str) -> tuple[Callable[[Path], None], str]:
     return lose(key), f"Missing key in checkpoint state_dict: {key}."
 
 
 OF_OPTIMIZER = "optimizer.state.module.module.decoder.layers.1.mlp.linear_fc1."
+MOMENT = "optimizer.state.module.module.decoder.final_layernorm.weight.exp_avg"
 # With what the loader says; empty: it loads the folder.
 LOSSES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "an element": (change_element, ""),
+    "an element": (partial(change_element, key=MOMENT), ""),
     "a half": lost(UP),
     "a state": lost(OF_OPTIMIZER + "weight_w.exp_avg"),
     "a step": lost(OF_OPTIMIZER + "weight_v.step"),

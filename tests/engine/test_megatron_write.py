@@ -175,11 +175,10 @@ def change_metadata(folder: Path, change: Callable[[Any], None]) -> None:
     (folder / ".metadata").write_bytes(pickle.dumps(metadata))
 
 
-def change_element(folder: Path) -> None:
-    """Of a master."""
+def change_element(folder: Path, key: str = "optimizer.state.param.decoder.final_layernorm.weight") -> None:
+    """Of a master, if nothing else is named."""
     with (folder / ".metadata").open("rb") as file:
         places = pickle.load(file).storage_data
-    key = "optimizer.state.param.decoder.final_layernorm.weight"
     place = next(place for index, place in places.items() if index.fqn == key)
     data = bytearray((folder / place.relative_path).read_bytes())
     values = torch.load(io.BytesIO(data[place.offset : place.offset + place.length]), weights_only=True)

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 static atomic_long allocations;
+static atomic_int is_logged;
 static long failing_allocation;
 static int and_all_after;
 static const char *of, *log_file;
@@ -66,12 +68,16 @@ static int is_counted(void* caller) {
   return _dl_find_object(caller, &object) == 0 && strstr(object.dlfo_link_map->l_name, of) != NULL;
 }
 
-/* Whether this one fails. */
+/* Whether this one fails. Those after the N-th wait for its line: another thread's failure may end the process. */
 static int is_now(const char* function, size_t bytes, void* caller) {
   if (failing_allocation == 0 || !is_counted(caller)) return 0;
   const long number = atomic_fetch_add(&allocations, 1) + 1;
-  if (number == failing_allocation) write_line(function, bytes);
-  if (number != failing_allocation && !(and_all_after && number > failing_allocation)) return 0;
+  if (number < failing_allocation || (number > failing_allocation && !and_all_after)) return 0;
+  if (number == failing_allocation) {
+    write_line(function, bytes);
+    is_logged = 1;
+  }
+  while (!is_logged) sched_yield();
   errno = ENOMEM;
   return 1;
 }

@@ -119,8 +119,19 @@ if [[ -f build/engine-venv/made-from-requirements.txt ]]; then
   "$engine_python" -m ruff check --config tests/ruff.toml runtime/python
 fi
 
+# Prints again what the tests that failed printed: ctest ends with a list of all skipped ones.
+show_failed_tests() { # PRESET
+  local logs=build/$1/Testing/Temporary
+  awk 'NR == FNR { sub(/^[0-9]+:/, ""); failed[$0]; next }
+       / Test: / { name = $0; sub(/.* Test: /, "", name); is_shown = name in failed }
+       is_shown' "$logs/LastTestsFailed.log" "$logs/LastTest.log" | tail -n 200
+}
+
 part "Unit, golden and style tests (build/release)"
-ctest --preset release -j "$jobs" --progress
+if ! ctest --preset release -j "$jobs" --progress; then
+  show_failed_tests release
+  stop "tests of build/release failed; what they printed stands above"
+fi
 
 if $full; then
   part "Failing calls and kills, an hour of them"

@@ -24,6 +24,7 @@ AT: 'at';
 UNUSED: 'unused';
 MEAN: 'mean';
 SCALE: 'scale';
+OFFSET: 'offset';
 OPTIONAL: 'optional';
 BUFFER: 'buffer';
 BLOCK: 'block';

@@ -36,11 +36,12 @@ item: OPTIONAL? (tensor | block) | tie | drop | when | include | interleave;
 tensor: BUFFER? string (shape | ASSIGN expr) qualifier*;
 shape: LEFT_BRACKET elements? RIGHT_BRACKET;
 elements: expr (COMMA expr)*;
-qualifier: stages | mean | scale;
+qualifier: stages | mean | scale | shift;
 stages: AT stage (COMMA stage)*;
 stage: UNUSED? name (DOT NAME | LEFT_BRACKET expr RIGHT_BRACKET);
 mean: MEAN AT_SIGN axes;
 scale: SCALE LEFT_PAREN expr RIGHT_PAREN;
+shift: OFFSET LEFT_PAREN MINUS? NUMBER RIGHT_PAREN;
 
 block: BLOCK string stages? body;
 tie: TIE string ASSIGN string stages?;
@@ -81,9 +82,9 @@ piece: TEXT_LITERAL | ALTERNATIVES | hole;
 hole: HOLE_BEGIN offset (COLON offset)? HOLE_END;
 offset: product ((PLUS | MINUS) product)*;
 
-name: NAME;
+name: NAME | OFFSET;  // Dims may have had the name before it was a word.
 // What may follow a dot in a metadata path: any name, also one that the language uses.
 word
     : NAME | UCP | DIM | FACT | MESH | LAYOUT | MODEL | STRATEGY | INCLUDE | OF | FROM | ELSE | WHEN | AT | UNUSED | MEAN
-    | SCALE | OPTIONAL | BUFFER | BLOCK | TIE | DROP | INTERLEAVE | HAS | IN | NOT | AND | OR | TRUE | FALSE
+    | SCALE | OFFSET | OPTIONAL | BUFFER | BLOCK | TIE | DROP | INTERLEAVE | HAS | IN | NOT | AND | OR | TRUE | FALSE
     ;

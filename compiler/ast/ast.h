@@ -242,6 +242,11 @@ struct Scale {  // scale(1 / tp)
   Expr factor;
 };
 
+struct Offset {  // offset(-1)
+  SourceRange range;
+  std::int64_t number = 0;
+};
+
 // "name" [shape] qualifiers…; in a layout of a model also "name" = [shape], "name" = part and "name" = part [shape].
 struct Tensor {
   NamePattern name;
@@ -254,6 +259,7 @@ struct Tensor {
   std::optional<Stages> stages;
   std::optional<Mean> mean;
   std::optional<Scale> scale;
+  std::optional<Offset> offset;
 };
 
 struct Block {  // block "layers.{i: layers@pp}" { … }: its name and a dot stand before the names inside.

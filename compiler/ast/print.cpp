@@ -159,6 +159,7 @@ std::string PrintTensor(const Tensor& tensor) {
   text += PrintAt(tensor.stages);
   if (tensor.mean) text += " mean" + PrintAxes(tensor.mean->axes);
   if (tensor.scale) text += fmt::format(" scale {}", Print(tensor.scale->factor));
+  if (tensor.offset) text += fmt::format(" offset {}", tensor.offset->number);
   return text;
 }
 

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 
 #include "compiler/check/declarations.h"
 
@@ -78,11 +80,29 @@ class ScaleChecker {
   bool sound_ = true;
 };
 
+bool AddOffset(const ast::Offset& node, const Scope& scope, TensorDeclaration& tensor, DiagnosticSink& sink) {
+  constexpr std::int64_t kMostOffset = 1 << 24;  // float32 has all whole numbers up to it.
+  if (!scope.takes_labels) {
+    sink.Report({.kind = DiagnosticKind::kModelMismatch,
+                 .place = node.range,
+                 .message = "`offset` says how a layout stores a part of a model, and this layout is of no model"});
+  } else if (std::abs(node.number) > kMostOffset) {
+    sink.Report({.kind = DiagnosticKind::kNumberOutOfRange,
+                 .place = node.range,
+                 .message = fmt::format("an offset is a whole number from -{0} to {0}", kMostOffset)});
+  } else {
+    tensor.offset = node.number;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool AddQualifiers(const ast::Tensor& node, const Scope& scope, TensorDeclaration& tensor, DiagnosticSink& sink) {
   if (node.mean) tensor.mean = CheckMean(*node.mean, scope, sink);
   if (node.scale) tensor.scale = ScaleChecker(scope, sink).Run(*node.scale);
+  if (node.offset && !AddOffset(*node.offset, scope, tensor, sink)) return false;
   return node.mean.has_value() == tensor.mean.has_value() && node.scale.has_value() == tensor.scale.has_value();
 }
 

@@ -49,7 +49,7 @@ void CheckLayouts(const ast::File& file, const Scope& scope, CheckedSpec& spec, 
 std::optional<Pattern> CheckPattern(const Pattern& prefix, const ast::NamePattern& name, const Scope& scope,
                                     DiagnosticSink& sink);
 
-// `mean@tp` and `scale(1 / tp)` of one tensor; false after reporting.
+// `mean@tp`, `scale(1 / tp)` and `offset(-1)` of one tensor; false after reporting.
 bool AddQualifiers(const ast::Tensor& node, const Scope& scope, TensorDeclaration& tensor, DiagnosticSink& sink);
 
 // Cuts, padding and the axis rule of one tensor, its captures included; sets the tensor's mesh.

@@ -1,7 +1,10 @@
 #include "compiler/compile/compile.h"
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "compiler/catalogue/find_strategy.h"
@@ -41,7 +44,8 @@ PlanRequest PlanRequestOf(const Sides& sides, const CompileOptions& options) {
           .target_layout = sides.target,
           .tensors = sides.tensors,
           .spec_hash = source.spec == nullptr ? "" : ContentHash(source.spec->source->text()),
-          .replicas = options.replicas};
+          .replicas = options.replicas,
+          .offsets = sides.other ? sides.other->offsets : std::map<std::string, std::int64_t>()};
 }
 
 // Of a million chunks the tables and the shards take 230 MB. So the plan gets the tables, and the shards go when its

@@ -10,6 +10,7 @@
 
 #include "compiler/bind/module_order.h"
 #include "compiler/bind/moved_elements.h"
+#include "compiler/bind/offsets_between.h"
 #include "compiler/bind/shard_pieces.h"
 #include "compiler/describe/choose_layout.h"
 #include "compiler/support/error.h"
@@ -98,7 +99,11 @@ class Seeing {
     if (!lowered || !from || !to) return SpecErrors(*source_.spec);
     auto common = FindCommonElements({*source_.bound, *from}, {*bound_, *to}, sink());
     if (!common) return SpecErrors(*source_.spec);
-    remarks_.push_back(TextOfMoves({*source_.bound, *from}, {*bound_, *to}, *common));
+    const LayoutOfModel source{*source_.bound, *from};
+    const LayoutOfModel target{*bound_, *to};
+    remarks_.push_back(TextOfMoves(source, target, *common));
+    UCP_ASSIGN_OR_RETURN(other_.offsets, OffsetsBetween(source, target, *common));
+    if (!other_.offsets.empty()) remarks_.push_back(TextOfOffsets(source, target, *common));
     other_.common = std::move(*common);
     other_.layout = std::move(*lowered);
     std::erase_if(other_.layout.tensors,

@@ -4,6 +4,8 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,17 +21,18 @@ namespace ucp {
 
 struct OtherLayout {
   std::string name;
-  Layout layout;                       // As the target's ranks hold the tensors.
-  std::vector<LogicalTensor> tensors;  // Sorted by name.
-  CommonOfTensors common;              // With the tensors of the source.
+  Layout layout;                                // As the target's ranks hold the tensors.
+  std::vector<LogicalTensor> tensors;           // Sorted by name.
+  CommonOfTensors common;                       // With the tensors of the source.
+  std::map<std::string, std::int64_t> offsets;  // OffsetsBetween() the source and this.
 };
 
 // Returns the source in the layout `name` of its model, also if that is its own; `tensors` are JoinTensors() of it. The
 // ranks of `degrees` hold its tensors as the layout says; without degrees they are whole. Its training state then
 // speaks of the other layout's tensors. Fails with kUsage if there is no such layout. Fails with kSpec if
 // one layout stores elements that the other does not, or if the layout does not fit the ranks; the spec's sink says
-// why. Fails with kUnsupported if tensors that come together differ in kind, states, dtypes or parameter group. Remarks
-// say what moves, and what is left out.
+// why. Fails with kUnsupported if tensors that come together differ in kind, states, dtypes or parameter group, or
+// if one tensor goes to tensors with different offsets. Remarks say what moves, and what is left out.
 llvm::Expected<OtherLayout> SeeInLayout(BoundSource& source, std::span<const LogicalTensor> tensors,
                                         const std::string& name, const std::optional<Degrees>& degrees,
                                         std::vector<std::string>& remarks);

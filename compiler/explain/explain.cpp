@@ -108,6 +108,10 @@ class Explainer {
       if (!bound.facts[i]) continue;
       explanation_.facts.push_back({bound.spec.facts[i].name, bound.facts[i]->value, Origin(bound.facts[i]->origin)});
     }
+    for (const BoundTensor& tensor : bound.tensors) {
+      const std::int64_t offset = bound.spec.tensors[tensor.declaration].offset;
+      if (offset != 0) offsets_.emplace(tensor.name, offset);
+    }
     for (const Choice& choice : bound.choices) explanation_.choices.push_back("when " + choice.text);
   }
 
@@ -123,6 +127,8 @@ class Explainer {
     UCP_ASSIGN_OR_RETURN(explained.shape, LogicalShape(tensor));
     explained.elements = Elements(explained.shape);
     explained.declared = Declared(tensor);
+    const auto offset = offsets_.find(tensor.name);
+    if (offset != offsets_.end()) explained.declared += fmt::format(" offset({})", offset->second);
     SetPlace(tensor.declared_at, explained);
     auto shards = shards_.find(tensor.name);
     if (shards != shards_.end()) explained.shards = shards->second;
@@ -203,6 +209,7 @@ class Explainer {
   std::vector<Mesh> trials_;  // Where the spec stands alone.
   std::map<std::string, std::size_t> cuttings_;
   std::map<std::string, std::optional<std::vector<Holder>>> trial_holders_;
+  std::map<std::string, std::int64_t> offsets_;  // Of a layout of a model, where they are not 0.
   Explanation explanation_;
 };
 

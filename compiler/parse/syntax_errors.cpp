@@ -68,6 +68,8 @@ std::string_view Punctuation(std::size_t type) {
       return ".";
     case UcpParser::AT_SIGN:
       return "@";
+    case UcpParser::MINUS:
+      return "-";
     default:
       return "";
   }
@@ -131,6 +133,13 @@ IntervalSet WithComma(const antlr4::Parser& parser, IntervalSet expected) {
   if (lists && expected.size() == 1 && expected.contains(static_cast<std::size_t>(UcpParser::RIGHT_BRACKET))) {
     expected.add(UcpParser::COMMA);
   }
+  return expected;
+}
+
+// `offset` is a name wherever one may stand, and nobody misses it there.
+IntervalSet WithoutNames(IntervalSet expected) {
+  if (expected.contains(static_cast<std::size_t>(UcpParser::NAME)))
+    expected.remove(static_cast<std::size_t>(UcpParser::OFFSET));
   return expected;
 }
 
@@ -217,7 +226,7 @@ bool SyntaxErrors::RepairKeyword(antlr4::Parser& parser, const IntervalSet& keyw
 
 antlr4::Token* SyntaxErrors::recoverInline(antlr4::Parser* parser) {
   antlr4::Token* found = parser->getCurrentToken();
-  IntervalSet expected = getExpectedTokens(parser);
+  IntervalSet expected = WithoutNames(getExpectedTokens(parser));
   bool wants_name = expected.size() == 1 && expected.contains(static_cast<std::size_t>(UcpParser::NAME));
   if (!wants_name || !IsKeyword(found->getType())) return DefaultErrorStrategy::recoverInline(parser);
   reportMissingToken(parser);
@@ -270,7 +279,7 @@ std::string SyntaxErrors::HintFor(antlr4::Parser& parser, const antlr4::Token& f
   IntervalSet keywords = expected;
   bool behind_tensor = expected.contains(static_cast<std::size_t>(UcpParser::BLOCK));
   bool behind_declaration = expected.contains(static_cast<std::size_t>(UcpParser::LAYOUT));
-  for (auto type : {UcpParser::AT, UcpParser::MEAN, UcpParser::SCALE, UcpParser::ELSE}) {
+  for (auto type : {UcpParser::AT, UcpParser::MEAN, UcpParser::SCALE, UcpParser::OFFSET, UcpParser::ELSE}) {
     if (behind_tensor) keywords.add(static_cast<ssize_t>(type));
   }
   for (auto type : {UcpParser::FROM, UcpParser::WHEN, UcpParser::ELSE}) {
@@ -284,7 +293,7 @@ void SyntaxErrors::Report(antlr4::Parser& parser, const antlr4::Token& found, co
   ++count_;
   SourceRange place = PlaceOf(found);
   if (!IsSpoiled(parser, place)) {
-    IntervalSet expected = WithComma(parser, expected_tokens);
+    IntervalSet expected = WithComma(parser, WithoutNames(expected_tokens));
     bool at_end = found.getType() == antlr4::Token::EOF;
     std::string seen = at_end ? "the end of the spec" : fmt::format("`{}`", source_.TextOf(place));
     bool reserved = IsKeyword(found.getType()) && expected.contains(static_cast<std::size_t>(UcpParser::NAME)) &&

@@ -271,9 +271,14 @@ void TreeBuilder::AddQualifier(ast::Tensor& tensor, Parser::QualifierContext& ru
   } else if (auto* mean = rule.mean()) {
     if (tensor.mean) return report_second(tensor.mean->range);
     tensor.mean = ast::Mean{range, expressions_.BuildAxes(*mean->axes())};
-  } else {
+  } else if (auto* scale = rule.scale()) {
     if (tensor.scale) return report_second(tensor.scale->range);
-    tensor.scale = ast::Scale{range, expressions_.Build(*rule.scale()->expr())};
+    tensor.scale = ast::Scale{range, expressions_.Build(*scale->expr())};
+  } else {
+    if (tensor.offset) return report_second(tensor.offset->range);
+    auto& shift = *rule.shift();
+    const std::int64_t number = expressions_.BuildNumber(*shift.NUMBER()->getSymbol());
+    tensor.offset = ast::Offset{range, shift.MINUS() == nullptr ? number : -number};
   }
 }
 

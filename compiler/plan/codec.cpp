@@ -43,6 +43,8 @@ std::string EnvelopeOf(const Plan& plan, std::string_view buffer) {
     if (write.fused && magic == kPlanMagic) magic = kFusedPlanMagic;
     if (write.fused && write.fused->part) magic = kPlanMagicOfParts;
   }
+  const auto has_offset = [](const PlanTensor& tensor) { return tensor.arithmetic.offset != 0; };
+  if (std::ranges::any_of(plan.tensors, has_offset)) magic = kPlanMagicOfOffsets;
   std::string bytes(magic);
   const std::uint64_t header[2] = {buffer.size(), ContentHash64(buffer)};
   return bytes.append(reinterpret_cast<const char*>(header), sizeof(header));
@@ -180,7 +182,7 @@ class Encoder {
     const Arithmetic& a = tensor.arithmetic;
     return flat::CreateTensor(b_, name, static_cast<std::uint8_t>(tensor.logical.kind), shape, states,
                               Shared(tensor.declared_at), a.terms, a.divisor.numerator, a.divisor.denominator,
-                              a.factor.numerator, a.factor.denominator);
+                              a.factor.numerator, a.factor.denominator, a.offset);
   }
 
   Offset<flat::ProductSet> EncodeSet(const ProductSet& set) {

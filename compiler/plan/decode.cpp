@@ -1,5 +1,6 @@
 // Decoding an untrusted plan file: the envelope, the FlatBuffer's own verifier, then every enumeration and every table,
 // so that what comes out is a Plan whose ids VerifyPlan() can follow.
+#include <fmt/format.h>
 #include <plan_generated.h>
 
 #include <cstring>
@@ -22,10 +23,10 @@ llvm::Expected<std::string_view> OpenEnvelope(std::string_view bytes) {
   if (bytes.size() < kPlanEnvelopeBytes || bytes.substr(0, 7) != kPlanName) {
     return Corrupt("it does not begin with `UCPPLAN`");
   }
-  if (VersionOf(bytes) < VersionOf(kPlanMagic) || VersionOf(bytes) > VersionOf(kPlanMagicOfParts)) {
+  if (VersionOf(bytes) < VersionOf(kPlanMagic) || VersionOf(bytes) > VersionOf(kPlanMagicOfOffsets)) {
     return Corrupt(fmt::format("it has version {}, and this program knows versions {} to {}",
                                static_cast<int>(VersionOf(bytes)), static_cast<int>(VersionOf(kPlanMagic)),
-                               static_cast<int>(VersionOf(kPlanMagicOfParts))));
+                               static_cast<int>(VersionOf(kPlanMagicOfOffsets))));
   }
   std::uint64_t header[2];
   std::memcpy(header, bytes.data() + 8, sizeof(header));
@@ -194,8 +195,13 @@ class Decoder {
           {Text(state->name()), DecodeEnum(state->dtype(), DType::kFloat8E5M2FNUZ, "dtype")});
     });
     tensor.declared_at = Text(f.declared_at());
-    tensor.arithmetic = {
-        f.terms(), {f.divisor_numerator(), f.divisor_denominator()}, {f.factor_numerator(), f.factor_denominator()}};
+    tensor.arithmetic = {f.terms(),
+                         {f.divisor_numerator(), f.divisor_denominator()},
+                         {f.factor_numerator(), f.factor_denominator()},
+                         f.offset()};
+    if (f.offset() != 0 && version_ < VersionOf(kPlanMagicOfOffsets)) {
+      Wrong(fmt::format("it has version {}, and offsets", static_cast<int>(version_)));
+    }
     return tensor;
   }
 

@@ -79,6 +79,7 @@ std::string EntryText(const PlanTensor& tensor) {
   if (arithmetic != Arithmetic{}) {
     text += fmt::format(", mean of {}, divided by {}, times {}", arithmetic.terms, ScaleText(arithmetic.divisor),
                         ScaleText(arithmetic.factor));
+    if (arithmetic.offset != 0) text += fmt::format(", plus {}", arithmetic.offset);
   }
   return text + ", by " + tensor.declared_at;
 }

@@ -7,6 +7,8 @@
 
 namespace ucp {
 
+bool FollowsOffset(std::string_view state) { return state == kMasterState || state == kWeightState; }
+
 bool IsArithmetic(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
 }

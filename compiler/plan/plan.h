@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/layout/file_readers.h"
@@ -36,8 +37,14 @@ struct Arithmetic {
   std::int64_t terms = 1;  // Copies that have drifted apart: they are added in this order, and divided by their number.
   Scale divisor;           // The source stores the tensor times this.
   Scale factor;            // The target stores the tensor times this.
+  // Is then added to weights and masters, in float32, or float64 where either side is that, and rounded once, to the
+  // target's dtype. Other states stay as they are.
+  std::int64_t offset = 0;
   bool operator==(const Arithmetic&) const = default;
 };
+
+// Returns whether Arithmetic::offset is added to this state of a tensor.
+bool FollowsOffset(std::string_view state);
 
 struct PlanTensor {
   LogicalTensor logical;    // Its states are those that the target holds, in the dtypes of what feeds them.
@@ -153,6 +160,11 @@ struct Plan {
   // Returns the name that the target has for it.
   const std::string& NameOf(const PlanWrite& write) const {
     return write.fused ? write.fused->name : tensor(write.first_tensor()).logical.name;
+  }
+  // Returns what is added to the elements of a state of it.
+  std::int64_t OffsetOf(const PlanWrite& write, std::string_view state) const {
+    const std::int64_t offset = tensor(write.first_tensor()).arithmetic.offset;
+    return offset != 0 && FollowsOffset(state) ? offset : 0;
   }
   std::vector<std::int64_t> LocalShape(const PlanWrite& write) const {
     return write.fused ? write.fused->shape : set(write.pieces.front().set).LocalShape();

@@ -47,7 +47,7 @@ std::string TermText(const Plan& plan, const Step& step) {
   return terms == 1 ? "" : fmt::format(" {}/{}", step.term + 1, terms);
 }
 
-// ", mean of 4, divided by 1/2, times 1/4"
+// ", mean of 4, divided by 1/2, times 1/4, plus -1"
 std::string ArithmeticText(const Arithmetic& arithmetic) {
   std::string text;
   if (arithmetic.terms != 1) text += fmt::format(", mean of {}", arithmetic.terms);
@@ -55,6 +55,7 @@ std::string ArithmeticText(const Arithmetic& arithmetic) {
   const Scale& factor = arithmetic.factor;
   if (divisor != Scale{}) text += fmt::format(", divided by {}/{}", divisor.numerator, divisor.denominator);
   if (factor != Scale{}) text += fmt::format(", times {}/{}", factor.numerator, factor.denominator);
+  if (arithmetic.offset != 0) text += fmt::format(", plus {}", arithmetic.offset);
   return text;
 }
 

@@ -67,10 +67,11 @@ void ForEachTargetRangeOf(const Plan& plan, const StateFeeds& feeds, std::size_t
   const std::int64_t elements = plan.LocalElements(shard);
   const Buffer& buffer = plan.target.buffer(state.buffer);
   const DType source_dtype = feeds.SourceDType(shard.first_tensor(), state.state).value_or(buffer.dtype);
+  const std::int64_t offset = plan.OffsetOf(shard, state.state);
   auto visit_fragment = [&](const Fragment& fragment) {
     const BufferPart& part = buffer.parts[fragment.part];
     visit({write, state.state, part.record, part.first_element + fragment.place, fragment.begin, fragment.end,
-           buffer.dtype, source_dtype});
+           buffer.dtype, source_dtype, offset});
   };
   // Most lie in one part.
   if (elements > 0 && buffer.parts.size() == 1) return visit_fragment({0, shard.base, 0, elements});

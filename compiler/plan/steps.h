@@ -66,6 +66,7 @@ struct TargetRange {
   std::int64_t end = 0;
   DType dtype = DType::kFloat32;
   DType source_dtype = DType::kFloat32;  // The dtype of its elements before they are cast.
+  std::int64_t offset = 0;               // Plan::OffsetOf().
 };
 
 // Everything the plan writes, as one range for each written shard, state and part, in the order of the plan; padding

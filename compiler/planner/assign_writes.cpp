@@ -57,8 +57,8 @@ llvm::Error CheckFused(const Shard& shard, const Plan& plan, const PlanWrite& wr
     }
     if (tensor.arithmetic == first.arithmetic) continue;
     return Fail(ErrorCode::kUnsupported,
-                "the target's `{}` is put together of `{}` and `{}`, which are not averaged and scaled alike; convert "
-                "them to a target that holds them apart, and then from there",
+                "the target's `{}` is put together of `{}` and `{}`, which are not averaged, scaled and offset "
+                "alike; convert them to a target that holds them apart, and then from there",
                 shard.tensor, first.logical.name, tensor.logical.name);
   }
   return llvm::Error::success();

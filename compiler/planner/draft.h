@@ -61,7 +61,7 @@ void SortBy(std::vector<Entry>& entries, Key key) {
   entries = std::move(sorted);
 }
 
-// Fills Arithmetic::terms: how many copies a `mean` of the source's layout is made of.
+// Fills Arithmetic::terms, how many copies a `mean` of the source's layout is made of, and the request's offsets.
 void AssignTerms(const PlanRequest& request, PlanDraft& draft);
 
 // Fills Plan::reads: one or more for each source shard, sorted by tensor, term and role. Relies on the tensors' table
@@ -72,7 +72,7 @@ void AssignTerms(const PlanRequest& request, PlanDraft& draft);
 [[nodiscard]] llvm::Error AssignStates(const TargetFiles& target_files, PlanDraft& draft);
 
 // Fills the rest of PlanTensor::arithmetic: the arithmetic of `scale` in both layouts. Fails where numbers cannot
-// follow it, or the terms.
+// follow it, the terms or the offset.
 [[nodiscard]] llvm::Error AssignArithmetic(PlanDraft& draft);
 
 // Fills Plan::writes: one for each shard that the target format laid out.

@@ -3,6 +3,8 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +28,8 @@ struct PlanRequest {
   const std::vector<LogicalTensor>& tensors;  // From JoinTensors().
   std::string spec_hash;                      // Empty without a spec.
   ReplicaPolicy replicas = ReplicaPolicy::kCompare;
+  // By the names of tensors: what is added to their weights and masters, where that is not 0.
+  std::map<std::string, std::int64_t> offsets = {};
 };
 
 struct PlanDraft;

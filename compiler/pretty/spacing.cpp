@@ -30,6 +30,9 @@ bool IsCutRule(const Word& before, const Word& word) {
   return before.text == "(" && IsOneOf(word.text, kRules);
 }
 
+// The sign of `offset(-1)`: no other operator stands behind a bracket that opens.
+bool IsSign(const Word& before, const Word& word) { return Opens(before) && word.text == "-"; }
+
 bool StandTogether(const Word& left, const Word& right) {
   static constexpr std::array<std::string_view, 2> kTightOnBothSides = {"@", "."};
   static constexpr std::array<std::string_view, 3> kTightOnTheLeft = {",", ";", ":"};
@@ -42,7 +45,7 @@ bool StandTogether(const Word& left, const Word& right) {
 // A break is better between the clauses of a row than inside of an expression, and the better the fewer brackets are
 // open. Operators begin the next line; a comma ends its own.
 int StrengthBefore(const Word& left, const Word& right) {
-  static constexpr std::array<std::string_view, 6> kClauses = {"from", "when", "else", "at", "mean", "scale"};
+  static constexpr std::array<std::string_view, 7> kClauses = {"from", "when", "else", "at", "mean", "scale", "offset"};
   static constexpr std::array<std::string_view, 7> kComparisons = {"==", "!=", "<", "<=", ">", ">=", "in"};
   if (right.kind == WordKind::kString || left.text == "}" || right.text == "{" || right.kind == WordKind::kComment) {
     return Gap::kNeverBroken;
@@ -75,7 +78,8 @@ std::vector<Gap> Gaps(const Row& row) {
       gap.strength = 0;
     } else {
       bool argument = i > 1 && Opens(right) && IsCutRule(row.words[i - 2], left);
-      gap.blanks = StandTogether(left, right) && !argument ? 0 : 1;
+      const bool behind_sign = i > 1 && IsSign(row.words[i - 2], left);
+      gap.blanks = (StandTogether(left, right) && !argument) || behind_sign ? 0 : 1;
       gap.strength = StrengthBefore(left, right);
       if (gap.strength != Gap::kNeverBroken) gap.strength += depth * kStrengthOfABracket;
     }

@@ -97,6 +97,7 @@ struct TensorDeclaration {
   std::optional<StagesDeclaration> stages;
   std::optional<MeanDeclaration> mean;
   std::optional<ScaleDeclaration> scale;
+  std::int64_t offset = 0;  // The stored numbers are the part's plus this.
   Guards guards;
   std::size_t mesh = 0;  // In CheckedSpec::meshes: the view whose axes it uses.
 };

@@ -54,6 +54,7 @@ class Carrier {
     std::int64_t read = source[static_cast<std::size_t>(from)];
     std::int64_t& written = target[static_cast<std::size_t>(to)];
     if (read == kNothing) return flaw("reads a place that holds nothing");
+    read = WithOffset(read, plan_.tensor(step.tensor).arithmetic.offset);
     // Copies that are averaged are all alike here, and so is their mean: the first is written, the others must be it.
     if (step.role == ReadRole::kCopy && step.term == 0) {
       if (written != kNothing) return flaw("writes twice, over " + Spell(target_.layout, written));
@@ -95,7 +96,9 @@ std::string Spell(const Layout& layout, std::int64_t element) {
     index[d] = name.index % length;
     name.index /= length;
   }
-  return fmt::format("tensor `{}` ({}), element [{}]", tensor.name, tensor.declared_at, fmt::join(index, ", "));
+  const std::string offset = name.offset == 0 ? "" : fmt::format(" {:+}", name.offset);
+  return fmt::format("tensor `{}` ({}), element [{}]{}", tensor.name, tensor.declared_at, fmt::join(index, ", "),
+                     offset);
 }
 
 std::string Difference(const Side& side, const Memory& found) {

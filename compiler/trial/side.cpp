@@ -18,8 +18,9 @@ namespace {
 using oracle::kNothing;
 using oracle::List;
 
-constexpr std::int64_t kDrift = std::int64_t{1} << 60;
-constexpr int kIndexBits = 36;
+constexpr std::int64_t kDrift = std::int64_t{1} << 49;
+constexpr int kOffsetBit = 50;  // The offset stands in this bit and those above it.
+constexpr int kIndexBits = 32;
 
 struct LocalTensor {
   std::string name;
@@ -193,9 +194,15 @@ std::int64_t ElementOf(std::size_t tensor, std::int64_t index) {
   return (static_cast<std::int64_t>(tensor) << kIndexBits) + index;
 }
 
+std::int64_t WithOffset(std::int64_t element, std::int64_t offset) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(element) +
+                                   (static_cast<std::uint64_t>(offset) << kOffsetBit));
+}
+
 ElementName NameOf(std::int64_t element) {
   std::int64_t plain = element & (kDrift - 1);
-  return {static_cast<std::size_t>(plain >> kIndexBits), plain & ((std::int64_t{1} << kIndexBits) - 1)};
+  return {static_cast<std::size_t>(plain >> kIndexBits), plain & ((std::int64_t{1} << kIndexBits) - 1),
+          element >> kOffsetBit};
 }
 
 Side BuildSide(const Layout& layout, const SideStyle& style) {

@@ -41,8 +41,11 @@ std::int64_t ElementOf(std::size_t tensor, std::int64_t index);
 struct ElementName {
   std::size_t tensor = 0;
   std::int64_t index = 0;
+  std::int64_t offset = 0;  // That was added to its number.
 };
 ElementName NameOf(std::int64_t element);
+// Returns the element when `offset` was added to its number.
+std::int64_t WithOffset(std::int64_t element, std::int64_t offset);
 
 // The layout must have passed VerifyLayout().
 Side BuildSide(const Layout& layout, const SideStyle& style);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "compiler/bind/between_layouts.h"
+#include "compiler/bind/offsets_between.h"
 #include "compiler/bind/shard_pieces.h"
 #include "compiler/planner/join.h"
 #include "compiler/planner/planner.h"
@@ -35,6 +36,7 @@ struct TriedLayout {
   std::vector<Layout> cut;  // On the small meshes that it fits.
   StoredParts stored;
   std::vector<std::vector<oracle::PartElement>> elements;  // By the layout's tensors.
+  std::vector<std::int64_t> offsets;                       // Likewise.
 };
 
 // How the ranks of one side hold the tensors of a layout.
@@ -91,7 +93,7 @@ class LayoutsTrial {
       report_.failure = fmt::format("layout `{}`: {}", spec_.layouts[i].name, FirstError(sink));
       return std::nullopt;
     }
-    TriedLayout tried{std::move(*bound), std::move(*layout), {}, std::move(*stored), {}};
+    TriedLayout tried{std::move(*bound), std::move(*layout), {}, std::move(*stored), {}, {}};
     for (const Mesh& mesh : SmallMeshes(tried.bound.spec)) {
       std::string why;
       std::optional<Layout> cut = FitToMesh(tried.bound, mesh, why);
@@ -100,6 +102,7 @@ class LayoutsTrial {
     for (const TensorLayout& tensor : tried.layout.tensors) {
       const auto named = std::ranges::find(tried.bound.tensors, tensor.name, &BoundTensor::name);
       tried.elements.push_back(oracle::PartElementsOf(tried.bound, *named));
+      tried.offsets.push_back(tried.bound.spec.tensors[named->declaration].offset);
     }
     return tried;
   }
@@ -153,7 +156,12 @@ class LayoutsTrial {
         const auto& elements = held.tried.elements[name.tensor];
         const auto found =
             elements.empty() ? place_of.end() : place_of.find(elements[static_cast<std::size_t>(name.index)]);
-        element = found == place_of.end() ? -1 : found->second;
+        if (found == place_of.end()) {
+          element = -1;
+          continue;
+        }
+        const std::int64_t before = from.offsets[NameOf(found->second).tensor];
+        element = WithOffset(found->second, held.tried.offsets[name.tensor] - before);
       }
     }
     side.layout = from.layout;
@@ -182,16 +190,19 @@ class LayoutsTrial {
   static llvm::Expected<Plan> PlanBetweenLayouts(const Held& from, const Side& source, const Held& to,
                                                  const Side& target) {
     DiagnosticSink sink;
-    const auto common =
-        FindCommonElements({from.tried.bound, from.tried.stored}, {to.tried.bound, to.tried.stored}, sink);
+    const LayoutOfModel first{from.tried.bound, from.tried.stored};
+    const LayoutOfModel second{to.tried.bound, to.tried.stored};
+    const auto common = FindCommonElements(first, second, sink);
     if (!common) return Fail(ErrorCode::kSpec, "{}", FirstError(sink));
+    UCP_ASSIGN_OR_RETURN(const auto offsets, OffsetsBetween(first, second, *common));
     TargetFiles files = target.files;
     UCP_RETURN_IF_ERROR(FillPieces(*common, to.layout, files));
     Side as_stored = source;
     as_stored.layout = from.layout;
     const Inventory inventory = AsInventory(as_stored);
     UCP_ASSIGN_OR_RETURN(const std::vector<LogicalTensor> tensors, JoinTensors(from.layout, inventory));
-    return MakePlan({from.layout, inventory, from.tried.layout, tensors, "trial"}, std::move(files));
+    return MakePlan({from.layout, inventory, from.tried.layout, tensors, "trial", ReplicaPolicy::kCompare, offsets},
+                    std::move(files));
   }
 
   static std::string NameOf(const Held& held) {

@@ -228,7 +228,9 @@ llvm::Error VerifyArithmetic(const PlanTensor& tensor) {
     return Unsound("tensor `{}` is stored times a number that is not positive", name);
   }
   bool scaled = arithmetic.divisor != Scale{} || arithmetic.factor != Scale{};
+  const bool all_change = scaled || arithmetic.terms > 1;
   for (const LogicalTensor::State& state : tensor.logical.states) {
+    if (!all_change && !FollowsOffset(state.name)) continue;
     if (!IsArithmetic(state.dtype)) return Unsound("tensor `{}` is {}, and cannot be added", name, Name(state.dtype));
     if (scaled && state.name != kMasterState && state.name != kWeightState) {
       return Unsound("state {} of tensor `{}` would be scaled", state.name, name);

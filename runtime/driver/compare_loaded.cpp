@@ -122,7 +122,7 @@ class Comparing {
     rest.terms = 1;  // The source, read again, is the mean already, and unscaled.
     rest.divisor = {};
     if (rest != Arithmetic{}) FinishSum(rest, whole.dtype, std::span(wanted).first(read.size()));
-    if (whole.dtype != range.dtype) Cast(wanted, count, whole.dtype, range.dtype);
+    if (whole.dtype != range.dtype || range.offset != 0) Cast(wanted, count, whole.dtype, range.dtype, range.offset);
     const std::uint64_t begin = static_cast<std::size_t>(range.record_element + local - range.begin) * item;
     const std::uint64_t end = static_cast<std::size_t>(range.record_element + range.end - range.begin) * item;
     UCP_ASSIGN_OR_RETURN(const std::byte* held,

@@ -58,8 +58,8 @@ llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange&
     FinishSum(arithmetic, range.source_dtype, chunk);
     crc32.reset();
   }
-  if (range.source_dtype != range.dtype) {
-    Cast(memory.chunk, elements, range.source_dtype, range.dtype);
+  if (range.source_dtype != range.dtype || range.offset != 0) {
+    Cast(memory.chunk, elements, range.source_dtype, range.dtype, range.offset);
     crc32.reset();
   }
   if (digests_ != nullptr) {

@@ -133,17 +133,18 @@ void Engine::TellChunk(const MadeChunk& chunk, std::span<const Clock::time_point
 }
 
 llvm::Error Engine::MakeInPlace(unsigned thread, const TargetRange& range, std::span<std::byte> place) {
-  const bool is_cast = range.source_dtype != range.dtype;
+  const bool is_cast = range.source_dtype != range.dtype || range.offset != 0;
   const TensorId tensor = plan_.writes[range.write].first_tensor();
   const bool is_as_wanted = !is_cast && plan_.tensor(tensor).arithmetic == Arithmetic{};
   const std::span<std::byte> chunk = is_as_wanted ? place : buffers_.chunk(thread);
   TargetRange as_stored = range;
   as_stored.dtype = range.source_dtype;  // Elements are cast on their way from the chunk to their place.
+  as_stored.offset = 0;
   SourceReader reader(source_);
   UCP_RETURN_IF_ERROR(
       maker_.Make(as_stored, {chunk, buffers_.term(thread), buffers_.scratch()[thread]}, reader).takeError());
   if (is_cast) {
-    CastInto(place, chunk, range.end - range.begin, range.source_dtype, range.dtype);
+    CastInto(place, chunk, range.end - range.begin, range.source_dtype, range.dtype, range.offset);
   } else if (!is_as_wanted) {
     std::memcpy(place.data(), chunk.data(), place.size());
   }

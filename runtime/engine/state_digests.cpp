@@ -54,7 +54,8 @@ void StateDigests::ListStates() {
     const DType dtype = plan_.target.buffer(entry.buffer).dtype;
     const TensorId tensor = counted_.subjects().TensorOf(id);
     const DType source_dtype = feeds.SourceDType(tensor, entry.state).value_or(dtype);
-    const Arithmetic& arithmetic = plan_.tensor(tensor).arithmetic;
+    Arithmetic arithmetic = plan_.tensor(tensor).arithmetic;
+    if (!FollowsOffset(entry.state)) arithmetic.offset = 0;
     const bool is_changed = dtype != source_dtype || arithmetic != Arithmetic{};
     state = {id, entry.state, is_changed && arithmetic.terms == 1, dtype, source_dtype};
   };

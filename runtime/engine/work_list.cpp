@@ -224,8 +224,10 @@ std::vector<WorkList::Range>::const_iterator WorkList::FirstOf(std::uint64_t num
 }
 
 TargetRange WorkList::PartOf(const Range& range, std::int64_t begin, std::int64_t end) const {
-  return {range.write, states_[range.state], range.record,      range.record_element + begin - range.begin, begin,
-          end,         range.dtype,          range.source_dtype};
+  const std::string& state = states_[range.state];
+  const std::int64_t offset = plan_.OffsetOf(plan_.writes[range.write], state);
+  return {range.write,        state, range.record, range.record_element + begin - range.begin, begin, end, range.dtype,
+          range.source_dtype, offset};
 }
 
 void WorkList::LeaveOut(const std::vector<ElementInterval>& done) {

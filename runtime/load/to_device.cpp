@@ -53,8 +53,8 @@ Freight FreightOf(const Places& places, const Content& content, const Piece& pie
   const auto count = static_cast<std::uint64_t>(range.end - range.begin);
   const UcpNumber stored = NumberOf(range.source_dtype);
   const UcpNumber wanted = NumberOf(range.dtype);
-  if (stored != wanted && stored != kUcpBytes && wanted != kUcpBytes && NumberBytes(stored) <= NumberBytes(wanted) &&
-      AreAligned(freight.places, ItemBytes(range.dtype))) {
+  if (range.offset == 0 && stored != wanted && stored != kUcpBytes && wanted != kUcpBytes &&
+      NumberBytes(stored) <= NumberBytes(wanted) && AreAligned(freight.places, ItemBytes(range.dtype))) {
     freight.numbers = {stored, wanted, count};
     range.dtype = range.source_dtype;
   } else {

@@ -117,7 +117,7 @@ class Tracer {
     }
     FinishSum(arithmetic, from, value);
     value.resize(kLargestItem);
-    Cast(value, 1, from, dtype);
+    Cast(value, 1, from, dtype, FollowsOffset(state) ? arithmetic.offset : 0);
     value.resize(static_cast<std::size_t>(ItemBytes(dtype)));
     return value;
   }

@@ -50,6 +50,9 @@ std::vector<std::string> Operations(const Arithmetic& arithmetic, const WrittenE
   if (arithmetic.terms > 1) operations.push_back(fmt::format("mean of {}", arithmetic.terms));
   if (divisor != Scale{}) operations.push_back(fmt::format("divided by {}/{}", divisor.numerator, divisor.denominator));
   if (factor != Scale{}) operations.push_back(fmt::format("times {}/{}", factor.numerator, factor.denominator));
+  if (arithmetic.offset != 0 && FollowsOffset(written.state)) {
+    operations.push_back(fmt::format("plus {}", arithmetic.offset));
+  }
   if (written.from_dtype != written.place.dtype) {
     operations.push_back(fmt::format("cast from {} to {}", Name(written.from_dtype), Name(written.place.dtype)));
   }

@@ -27,6 +27,7 @@ class Tensor:
     part: str | None
     dims: list[Any] | None  # None: all of the part, as the model has it.
     conditions: list[tuple[str, bool]] = field(default_factory=list)
+    offset: int = 0  # Its places hold the element plus this.
 
 
 class Spec:
@@ -160,7 +161,14 @@ class Spec:
         part = None if self.peek() == "[" else self.next()
         dims = self.shape() if self.peek() == "[" else None
         self.stages()
-        return Tensor(names, part, dims, list(conditions))
+        offset = 0
+        if self.peek() == "offset":
+            self.next(), self.expect("(")
+            sign = -1 if self.peek() == "-" and self.next() else 1
+            offset = sign * int(self.next())
+            self.expect(")")
+        self.stages()
+        return Tensor(names, part, dims, list(conditions), offset)
 
     def stages(self) -> None:
         if self.peek() == "at":
@@ -270,6 +278,7 @@ class Rules:
                 values = [self.element(line.part, counted, row) for row in itertools.product(*rows)]
                 seen += values
                 tensors[name] = numpy.array(values, dtype=numpy.int64).reshape([len(row) for row in rows])
+                tensors[name] += line.offset
         assert len(seen) == len(set(seen))
         return tensors
 

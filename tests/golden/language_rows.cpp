@@ -19,6 +19,7 @@ const std::vector<LanguageRow>& LanguageRows() {
       {"replicate", {"cut rule.replicate"}},
       {"mean", {"feature.mean"}},
       {"scale", {"feature.scale"}},
+      {"offset", {"feature.offset"}},
       {"names", {"name.alternatives", "name.capture", "name.computed", "feature.offset of a counter"}},
       {"counters", {"feature.cut of a counter", "feature.local counter"}},
       {"optional", {"feature.optional tensor", "feature.buffer"}},

@@ -32,6 +32,7 @@ constexpr std::array kFeatures = {"unused stage",
                                   "part in its own order",
                                   "mean",
                                   "scale",
+                                  "offset",
                                   "local counter",
                                   "cut of a counter",
                                   "offset of a counter",
@@ -168,6 +169,7 @@ class Collector {
     ShowIf(tensor.has_own_order, "part in its own order");
     ShowIf(tensor.mean.has_value(), "mean");
     ShowIf(tensor.scale.has_value(), "scale");
+    ShowIf(tensor.offset.has_value(), "offset");
     Visit(tensor.name);
     Visit(tensor.shape.dimensions);
     Visit(tensor.part);

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed.checkpoint
+from safetensors.torch import save_file
 
 import ucp_checkpoint as ucp
 from conftest import BIN, PACKAGE
@@ -202,6 +203,28 @@ ucp.save(state, f"{sys.argv[1]}/at-once", to="dcp:style=plain")
 print("done")
 """
 
+PRETENDING_OFFSETS = """
+import sys
+import torch
+import ucp_checkpoint as ucp
+import ucp_checkpoint._into, ucp_checkpoint._target
+from safetensors.torch import load_file
+
+folder = sys.argv[1]
+stored = load_file(f"{folder}/saved/model.safetensors")
+settled = []
+ucp._target.device_name = lambda device: "cuda:0"
+ucp._into.settle = lambda devices: settled.extend(devices)
+for wanted in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+    target = {name: torch.full([100_000], 7.0, dtype=wanted) for name in ("weight", "other")}
+    report = ucp.load_into(target, f"{folder}/saved", layout="centred", spec=f"{folder}/m.ucp").report
+    assert "cuda:0" in settled and report["bytes_to_devices"] > 0, report
+    computed = stored["norm"].double() if wanted == torch.float64 else stored["norm"].float()
+    assert torch.equal(target["weight"], (computed - 1).to(wanted)), wanted
+    assert torch.equal(target["other"], stored["other"].to(wanted)), wanted
+print("done")
+"""
+
 
 @pytest.fixture
 def pretending(tmp_path: Path) -> dict[str, str]:
@@ -226,6 +249,22 @@ def pretending(tmp_path: Path) -> dict[str, str]:
 def test_memory_of_a_device_is_filled_by_its_address(pretending: dict[str, str]) -> None:
     """The same bits as in the host's memory, in few transfers, after whoever used the memory is done."""
     result = subprocess.run([sys.executable, "-c", PRETENDING, checkpoint("zero1_dp4")], env=pretending, check=False,
+                            capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert result.stdout == "done\n", result.stderr
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_weights_with_an_offset(dtype: torch.dtype, pretending: dict[str, str], tmp_path: Path) -> None:
+    """Norms that the job stores around zero, also where a device widens what else it gets."""
+    (tmp_path / "m.ucp").write_text(
+        "ucp 1\ndim n\nmodel m { norm [n] other [n] }\n"
+        'layout plain of m { "norm" = norm "other" = other }\n'
+        'layout centred of m { "weight" = norm offset(-1) "other" = other }\n'
+    )
+    (tmp_path / "saved").mkdir()
+    values = (2 * torch.rand(100_000, generator=torch.Generator().manual_seed(5))).to(dtype)
+    save_file({"norm": values, "other": values.clone()}, tmp_path / "saved" / "model.safetensors")
+    result = subprocess.run([sys.executable, "-c", PRETENDING_OFFSETS, tmp_path], env=pretending, check=False,
                             capture_output=True, text=True, timeout=120)  # fmt: skip
     assert result.stdout == "done\n", result.stderr
 

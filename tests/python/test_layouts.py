@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers.core_model_loading import revert_weight_conversion
 
 import job
@@ -106,3 +107,26 @@ def test_refusals(trained: tuple[Any, ...], layout: Any, spec: str | None, sente
         ucp.load_into(target, folder, layout=layout, spec=spec, config=folder.parent / "config.json")
     assert sentence in str(error.value)
     assert torch.equal(target["head"], torch.full((14, 12), 7.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_weights_with_an_offset(dtype: torch.dtype, tmp_path: Path) -> None:
+    """They are added in float32 and rounded once, also where they are cast on their way into the memory of a job."""
+    (tmp_path / "m.ucp").write_text(
+        "ucp 1\ndim n\nmodel m { norm [n] other [n] }\n"
+        'layout plain of m { "norm" = norm "other" = other }\n'
+        'layout centred of m { "weight" = norm offset(-1) "other" = other }\n'
+    )
+    generator = torch.Generator().manual_seed(6)
+    values = (2 * torch.rand(300_000, generator=generator)).to(dtype)
+    (tmp_path / "saved").mkdir()
+    save_file(
+        {"norm": values, "other": values.clone()},
+        tmp_path / "saved" / "model.safetensors",
+    )
+    for wanted in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        target = {name: torch.empty(len(values), dtype=wanted) for name in ("weight", "other")}
+        ucp.load_into(target, tmp_path / "saved", layout="centred", spec=tmp_path / "m.ucp")
+        computed = values.double() if wanted == torch.float64 else values.float()
+        assert torch.equal(target["weight"], (computed - 1).to(wanted))
+        assert torch.equal(target["other"], values.to(wanted))

@@ -52,6 +52,31 @@ def test_an_optimizer(tmp_path: Path) -> None:
     expect_filled(filled, found, states, model, optimizer)
 
 
+@pytest.mark.parametrize("saver", [True, False], ids=["saver", "at_once"])
+def test_norms_that_the_target_stores_around_zero(saver: bool, tmp_path: Path) -> None:
+    """Weights get the offset, moments do not."""
+    (tmp_path / "m.ucp").write_text(
+        'ucp 1\ndim n\nmodel m { norm [n] }\nlayout plain of m { "norm" = norm }\n'
+        'layout centred of m { "weight" = norm offset(-1) }\n'
+    )
+    model = torch.nn.Module()
+    model.register_parameter("norm", torch.nn.Parameter(torch.rand(1000)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model.norm.square().sum().backward()
+    optimizer.step()
+    how = {"to": "safetensors:states=all,layout=centred", "spec": tmp_path / "m.ucp"}
+    if saver:
+        with ucp.Saver(model, optimizer, **how) as saving:
+            saving.save(tmp_path / "out").result()
+    else:
+        ucp.save(model, tmp_path / "out", optimizer, **how)
+    found = saved_weights(tmp_path / "out")
+    assert torch.equal(found.pop("weight"), model.norm - 1)
+    moments = {name.split(".")[-1]: tensor for name, tensor in found.items()}
+    for state in ("exp_avg", "exp_avg_sq"):
+        assert torch.equal(moments[state], optimizer.state[model.norm][state])
+
+
 def test_ranks_that_share_the_model(tmp_path: Path) -> None:
     """Experts whose rows are on several ranks, on two machines."""
     assert job.run(layout_work.save_shards, 2, tmp_path, root=str(tmp_path)) == [True] * 2

@@ -6,7 +6,7 @@ syntax iskeyword @,48-57,_
 
 syntax keyword ucpDeclaration ucp dim fact mesh layout model strategy include
 syntax keyword ucpItem optional buffer block tie drop interleave
-syntax keyword ucpClause of from else when at unused mean scale has
+syntax keyword ucpClause of from else when at unused mean scale offset has
 syntax keyword ucpOperatorWord not and or in
 syntax keyword ucpBoolean true false
 syntax keyword ucpFunction pad ceil length count

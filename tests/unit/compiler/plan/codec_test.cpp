@@ -77,7 +77,7 @@ TEST(CodecTest, BytesStayWhatTheyAre) {
 
 TEST(CodecTest, KeepsEveryField) {
   Plan plan = SmallPlan();
-  plan.tensors[0].arithmetic = {4, {1, 3}, {5, 7}};
+  plan.tensors[0].arithmetic = {4, {1, 3}, {5, 7}, -1};
   plan.reads[1].term = 3;
   plan.reads[1].is_overruled = true;
   plan.preference.named.at = {{"dp", 1}, {"tp", 0}};
@@ -106,6 +106,17 @@ TEST(CodecTest, KeepsEveryField) {
   EXPECT_EQ(decoded.tensors[0].declared_at, "oracle.ucp:1");
   EXPECT_EQ(decoded.reads[1].coordinate, plan.reads[1].coordinate);
   EXPECT_EQ(decoded.tensors[0].logical.states, plan.tensors[0].logical.states);
+}
+
+// Programs that know no offsets would leave them out.
+TEST(CodecTest, OffsetsAreOfVersion4) {
+  Plan plan = SmallPlan();
+  plan.tensors[0].arithmetic.offset = 3;
+  std::string bytes = Encoded(plan);
+  EXPECT_EQ(bytes[7], 4);
+  EXPECT_EQ(llvm::cantFail(DecodePlan(bytes)).tensors[0].arithmetic.offset, 3);
+  bytes[7] = 3;
+  EXPECT_THAT(Refusal(bytes), HasSubstr("it has version 3, and offsets"));
 }
 
 TEST(CodecTest, KeepsWhatThePlanWasMadeFrom) {
@@ -184,8 +195,8 @@ TEST(CodecTest, TheEnvelopeIsChecked) {
   EXPECT_EQ(Refusal(other),
             "this is not a sound plan file: it does not begin with `UCPPLAN`; make it again with `ucpc plan`");
   other = bytes;
-  other[7] = 4;
-  EXPECT_THAT(Refusal(other), HasSubstr("it has version 4, and this program knows versions 1 to 3"));
+  other[7] = 5;
+  EXPECT_THAT(Refusal(other), HasSubstr("it has version 5, and this program knows versions 1 to 4"));
   EXPECT_THAT(Refusal(bytes + "x"), HasSubstr("bytes follow, and"));
   other = bytes;
   other[16] = static_cast<char>(other[16] ^ 1);

@@ -60,6 +60,7 @@ TEST(KeptCuts, EveryDifferenceCounts) {
       {"strides", [](Plan& plan) { plan.reads[0].strides = {1, 2}; }},
       {"fused", [](Plan& plan) { plan.writes[0].fused.emplace().name = "ab"; }},
       {"scale", [](Plan& plan) { plan.tensors[0].arithmetic.factor.numerator = 2; }},
+      {"offset", [](Plan& plan) { plan.tensors[0].arithmetic.offset = -1; }},
       {"mean", [](Plan& plan) { plan.tensors[0].arithmetic.terms = 2; }},
   };
   for (const auto& [name, change] : changes) EXPECT_FALSE(KeepsAfter(change)) << name;

@@ -55,7 +55,7 @@ TEST(PlannerOfFusedShardsTest, TensorsOfOneShardHaveTheSameArithmetic) {
   EXPECT_EQ(Refusal(source, target), "accepted");
   target.layout.tensors[0].scale = {};
   EXPECT_THAT(Refusal(source, target),
-              HasSubstr("is put together of `t0` and `t1`, which are not averaged and scaled alike"));
+              HasSubstr("is put together of `t0` and `t1`, which are not averaged, scaled and offset alike"));
 }
 
 }  // namespace

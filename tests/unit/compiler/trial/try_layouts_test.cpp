@@ -78,13 +78,20 @@ std::string NameWith(const std::string& name, const Names& counted) {
   return text;
 }
 
+// Two parts of one fused tensor have the same offset in every layout.
+std::string Offset(const std::string& part, Random& random) {
+  if (part != "r" || Pick(random, 0, 1) == 0) return "";
+  return fmt::format(" offset({})", Pick(random, -2, 2));
+}
+
 std::string Alone(const std::string& part, const Names& factors, Random& random) {
   Names rest = Shuffled(factors, random);
   const Names names(rest.begin(), rest.begin() + Pick(random, 0, std::min<std::int64_t>(2, std::ssize(rest) - 1)));
   rest.erase(rest.begin(), rest.begin() + std::ssize(names));
   Names dims = DimsOf(rest, random);
   CutOne(dims, random);
-  return fmt::format("  \"{}\" = {} [{}]\n", NameWith(part, names), part, fmt::join(dims, ", "));
+  return fmt::format("  \"{}\" = {} [{}]{}\n", NameWith(part, names), part, fmt::join(dims, ", "),
+                     Offset(part, random));
 }
 
 // p and q have a and c in common, each of which is counted, a factor around the sum, or another dimension.
@@ -130,6 +137,17 @@ TEST(TryLayoutsTest, RandomLayoutsOfAModelMeetInEveryElement) {
     conversions += report.conversions;
   }
   EXPECT_EQ(conversions, 150 * 3 * 2 * (4 + 4));  // Four whole ones for each pair, and one for each of four meshes.
+}
+
+TEST(TryLayoutsTest, OneTensorIsMovedWithOneOffset) {
+  const std::string text =
+      "ucp 1\ndim n\nmodel m { p [n] q [n] }\nlayout one of m { \"pq\" = [p: n + q: n] }\n"
+      "layout two of m { \"p\" = p offset(-1) \"q\" = q }\n";
+  const TrialReport report =
+      TryLayouts(CheckedModel(text), {.set = {{"n", {std::int64_t{3}}}}, .seed = 1, .seconds = 0});
+  EXPECT_EQ(report.failure,
+            "from `one` to `two`: the elements of `pq` go to `p`, with offset(-1) by model.ucp:5, and to `q`, with "
+            "offset(0) by model.ucp:5; all elements of one tensor are moved with one offset");
 }
 
 TEST(TryLayoutsTest, ALayoutThatLacksElementsIsNamed) {

@@ -86,9 +86,9 @@ NEMOTRON_H_DIMS = DIMS | {
 LATENT = {"moe_latent_size": 8}
 
 MODELS = {
-    "llama": Case("Llama", LLAMA, LLAMA_DIMS, {"tied": False}),
-    "qwen3_moe": Case("Qwen3Moe", QWEN3_MOE, EXPERT_DIMS),
-    "mixtral": Case("Mixtral", MIXTRAL, EXPERT_DIMS),
+    "llama": Case("Llama", LLAMA, LLAMA_DIMS, {"tied": False, "centred": False}),
+    "qwen3_moe": Case("Qwen3Moe", QWEN3_MOE, EXPERT_DIMS, {"centred": False}),
+    "mixtral": Case("Mixtral", MIXTRAL, EXPERT_DIMS, {"centred": False}),
     "deepseek_v3": Case("DeepseekV3", DEEPSEEK_V3 | {"q_lora_rank": 16}, DEEPSEEK_V3_DIMS | {"q_lora": 16}),
     "qwen2_moe": Case("Qwen2Moe", QWEN2_MOE, QWEN2_MOE_DIMS),
     "olmoe": Case("Olmoe", OLMOE, SQUARE_DIMS | {"experts": 3}),

@@ -1,0 +1,70 @@
+"""The Megatron layouts of the catalogue with `--apply-layernorm-1p`, which stores the weights of norms minus 1."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.distributed import checkpoint as dcp
+
+from layout_rules import Rules, Spec
+from model_cases import LLAMA, MODELS, SPECS, as_tensors, expect_equal, rules_of, write_model
+from spoken import told
+
+SHIFTED = "weights and masters of these tensors get an offset"
+BACKEND = {
+    "sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch",
+    "common_backend_version": 1,
+}  # fmt: skip
+PAIRS = [
+    (model, *pair)
+    for model in ("llama", "mixtral", "qwen3_moe")
+    for pair in itertools.permutations(Spec(SPECS / f"{model}.ucp").layouts, 2)
+    if "megatron" in pair
+]
+
+
+def centred_rules(model: str) -> Rules:
+    """The slow evaluator, with norms around zero."""
+    case = MODELS[model]
+    return Rules(Spec(SPECS / f"{model}.ucp"), case.dims, case.facts | {"centred": True})
+
+
+@pytest.mark.parametrize(("model", "source", "target"), PAIRS)
+def test_every_pair_of_layouts(model: str, source: str, target: str, ucprun: Path, tmp_path: Path) -> None:
+    """Every element is where the rules say, and the norms of Megatron alone are shifted."""
+    rules = centred_rules(model)
+    spec = ["--spec", f"models/{model}", "--set", "centred=true"]
+    folder = write_model(tmp_path / "source", as_tensors(rules.stored(source)), MODELS[model].config)
+    assert SHIFTED in told(ucprun, folder, tmp_path / "there", "--to", f"safetensors:layout={target}", *spec)
+    found = load_file(tmp_path / "there" / "model.safetensors")
+    expect_equal(found, as_tensors(rules.stored(target)))
+    plain = as_tensors(rules_of(model).stored(target))
+    shifted = [name for name, tensor in plain.items() if not torch.equal(found[name], tensor)]
+    assert sorted(shifted) == (sorted(name for name in found if "norm" in name) if target == "megatron" else [])
+
+
+@pytest.mark.parametrize("arguments", [{}, {"apply_layernorm_1p": False}, {"apply_layernorm_1p": True}], ids=str)
+def test_the_checkpoint_says_it(arguments: dict[str, Any], ucprun: Path, tmp_path: Path) -> None:
+    """The arguments of Megatron's script, in a folder of `torch_dist` with a name for each layer."""
+    is_centred = bool(arguments.get("apply_layernorm_1p"))
+    stored = (centred_rules("llama") if is_centred else rules_of("llama")).stored("megatron")
+    folder = tmp_path / "saved" / "iter_0000001"
+    folder.mkdir(parents=True)
+    dcp.save(as_tensors(stored), checkpoint_id=folder, no_dist=True)
+    common = {"checkpoint_version": 3.0, "iteration": 1, "args": argparse.Namespace(**arguments)}
+    torch.save(common, folder / "common.pt")
+    (folder / "metadata.json").write_text(json.dumps(BACKEND))
+    (folder.parent / "latest_checkpointed_iteration.txt").write_text("1")
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    options = ["--spec", "models/llama", "--config", tmp_path / "config.json"]
+    said = told(ucprun, folder.parent, tmp_path / "hf", "--to", "safetensors:layout=hf", *options)
+    assert (SHIFTED in said) == is_centred
+    found = load_file(tmp_path / "hf" / "model.safetensors")
+    expect_equal(found, as_tensors(rules_of("llama").stored("hf")))

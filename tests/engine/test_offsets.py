@@ -337,3 +337,27 @@ def test_megatron_core_adds_it_back(
     expected = theirs.trtllm_model_weights[name]
     assert torch.equal(found["layers.0.norm"], expected) and torch.equal(found["last"], expected)
     assert not torch.equal(expected, values)
+
+
+def test_plans_loads_and_traces(ucprun: Path, tmp_path: Path) -> None:
+    """A plan file of version 4 gives the folder of `convert`; `load --compare` and `trace` know the offset."""
+    spec = write_spec(tmp_path)
+    values = torch.rand(64, generator=torch.Generator().manual_seed(2))
+    plain = {"last": values, "layers.0.norm": values.clone(), "layers.0.w": torch.ones(64, 4)}
+    folder = write_model(tmp_path / "plain", plain, {})
+    to = ["--to", "safetensors:dtype=bf16,layout=centred"]
+    told(ucprun, folder, tmp_path / "converted", *to, *spec)
+
+    def run(program: str, *words: str | Path) -> str:
+        command = [ucprun.with_name(program), *words]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert result.returncode == 0, result
+        return result.stdout
+
+    run("ucpc", "plan", spec[1], "--from", folder, *to, "-o", tmp_path / "offset.plan")
+    assert (tmp_path / "offset.plan").read_bytes()[:8] == b"UCPPLAN\4"
+    run("ucprun", "run", tmp_path / "offset.plan", tmp_path / "ran", "--from", folder)
+    expect_equal(*(load_file(tmp_path / name / "model.safetensors") for name in ("ran", "converted")))
+    assert "384 elements compared with the source: equal" in run("ucprun", "load", folder, *to, *spec, "--compare")
+    said = run("ucprun", "trace", folder, "last[3]", *to, *spec)
+    assert "from weight, plus -1, cast from float32 to bfloat16" in said

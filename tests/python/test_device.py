@@ -262,7 +262,7 @@ def test_weights_with_an_offset(dtype: torch.dtype, pretending: dict[str, str], 
         'layout centred of m { "weight" = norm offset(-1) "other" = other }\n'
     )
     (tmp_path / "saved").mkdir()
-    values = (2 * torch.rand(100_000, generator=torch.Generator().manual_seed(5))).to(dtype)
+    values = (2 * torch.rand(100_000, generator=torch.Generator().manual_seed(5)) ** 3).to(dtype)
     save_file({"norm": values, "other": values.clone()}, tmp_path / "saved" / "model.safetensors")
     result = subprocess.run([sys.executable, "-c", PRETENDING_OFFSETS, tmp_path], env=pretending, check=False,
                             capture_output=True, text=True, timeout=120)  # fmt: skip

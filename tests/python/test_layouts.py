@@ -118,7 +118,7 @@ def test_weights_with_an_offset(dtype: torch.dtype, tmp_path: Path) -> None:
         'layout centred of m { "weight" = norm offset(-1) "other" = other }\n'
     )
     generator = torch.Generator().manual_seed(6)
-    values = (2 * torch.rand(300_000, generator=generator)).to(dtype)
+    values = (2 * torch.rand(300_000, generator=generator) ** 3).to(dtype)
     (tmp_path / "saved").mkdir()
     save_file(
         {"norm": values, "other": values.clone()},

@@ -220,9 +220,9 @@ llvm::Expected<VerifyReport> OfPartAlone(const Job& job, const ManifestPart& par
 }
 
 // A sum is rounded, so an offset may make different numbers equal.
-void AddOffsets(const Plan& plan, const std::string& path, VerifyReport& report) {
-  const auto has_offset = [](const PlanTensor& tensor) { return tensor.arithmetic.offset != 0; };
-  const auto count = static_cast<std::uint64_t>(std::ranges::count_if(plan.tensors, has_offset));
+void AddOffsets(const DigestedSource& source, const std::string& path, VerifyReport& report) {
+  const auto has_offset = [](const auto& tensor) { return tensor.arithmetic.offset != 0; };
+  const auto count = static_cast<std::uint64_t>(std::ranges::count_if(source.run.plan.tensors, has_offset));
   if (count == 0) return;
   report.lines.push_back(fmt::format("offsets   weights and masters of {} of {} are compared after an offset, rounded",
                                      Counted(count, "tensor"), path));
@@ -238,7 +238,7 @@ llvm::Error SeeAsOther(const Job& job, Communicator& ranks, const DigestedSource
   report.lines.push_back(fmt::format("layouts   `{}` in {}, `{}` in {}: the first is compared as the second",
                                      source.layout, path, layout, job.request.same));
   UCP_ASSIGN_OR_RETURN(source, Digest(job, path, ranks, {.as_layout = layout}));
-  AddOffsets(source.run.plan, path, report);
+  AddOffsets(source, path, report);
   return llvm::Error::success();
 }
 

@@ -312,9 +312,9 @@ def test_ranks_that_share_the_work(ucprun: Path, tmp_path: Path) -> None:
     assert one == two and "optimizer.safetensors" in one
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("dtype", "wanted"), [("fp32", "fp32"), ("bf16", "bf16"), ("fp32", "bf16")])
 def test_megatron_core_adds_it_back(
-    dtype: torch.dtype, ucprun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dtype: str, wanted: str, ucprun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The converter of megatron-core computes `val + 1.0` of norms with `layernorm_zero_centered_gamma`."""
     from megatron.core.export.export_config import ExportConfig
@@ -323,16 +323,16 @@ def test_megatron_core_adds_it_back(
     )
     from megatron.core.transformer import TransformerConfig
 
-    monkeypatch.setattr(converter, "str_dtype_to_torch", lambda name: dtype)
+    monkeypatch.setattr(converter, "str_dtype_to_torch", lambda name: TYPES[wanted])
     config = TransformerConfig(num_layers=1, hidden_size=64, num_attention_heads=2, layernorm_zero_centered_gamma=True)
-    theirs = converter.SingleDeviceTRTLLMModelWeightsConverter(ExportConfig(), config, dtype)
-    values = (2 * torch.rand(4096, generator=torch.Generator().manual_seed(3)) - 1).to(dtype)
+    theirs = converter.SingleDeviceTRTLLMModelWeightsConverter(ExportConfig(), config, None)
+    values = (2 * torch.rand(4096, generator=torch.Generator().manual_seed(3)) - 1).to(TYPES[dtype])
     name = "transformer.layers.0.input_layernorm.weight"
     theirs._convert_transformer_layer(name, values.clone())
     spec = write_spec(tmp_path)
-    stored = {"norms": values.view(-1, 1), "w": torch.ones(1, 4096, 4, dtype=dtype), "last": values.clone()}
+    stored = {"norms": values.view(-1, 1), "w": torch.ones(1, 4096, 4, dtype=TYPES[dtype]), "last": values.clone()}
     folder = write_model(tmp_path / "centred", stored, {})
-    told(ucprun, folder, tmp_path / "plain", "--to", "safetensors:layout=plain", *spec)
+    told(ucprun, folder, tmp_path / "plain", "--to", f"safetensors:dtype={wanted},layout=plain", *spec)
     found = load_file(tmp_path / "plain" / "model.safetensors")
     expected = theirs.trtllm_model_weights[name]
     assert torch.equal(found["layers.0.norm"], expected) and torch.equal(found["last"], expected)

@@ -13,7 +13,7 @@
 #include "compiler/formats/megatron/rules/arguments.h"
 #include "compiler/formats/megatron/rules/cuts.h"
 #include "compiler/formats/megatron/rules/keys.h"
-#include "compiler/formats/megatron/write/module_names.h"
+#include "compiler/formats/megatron/rules/module_names.h"
 #include "compiler/formats/megatron/write/stacks.h"
 #include "compiler/formats/megatron/write/target_args.h"
 #include "compiler/support/checked_math.h"

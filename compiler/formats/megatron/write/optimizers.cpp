@@ -12,7 +12,7 @@
 
 #include "compiler/formats/megatron/rules/groups.h"
 #include "compiler/formats/megatron/rules/keys.h"
-#include "compiler/formats/megatron/write/module_names.h"
+#include "compiler/formats/megatron/rules/module_names.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/formats/pytorch/values/value_differences.h"
 #include "compiler/support/error.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/formats/megatron/write/module_names.h"
+#include "compiler/formats/megatron/rules/module_names.h"
 #include "compiler/layout/target.h"
 
 namespace ucp::megatron {

@@ -1,4 +1,4 @@
-#include "compiler/formats/megatron/write/module_names.h"
+#include "compiler/formats/megatron/rules/module_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -43,6 +43,7 @@ RESUMED = [
     Resumed("llama_tp2_pp2_dp2", (f"{OWN},tp=1,pp=4",), 1, 4, 2, SHARDING),
     Resumed("gpt_tied_tp2_pp2_dp2", ("universal", f"{OWN},tp=4,pp=1,dtype=bf16"), 4, 1, 1, SHARDING),
     Resumed("ranks_gpt_tied_pp2_dp2", (OWN,), 1, 2, 1, SHARDING),
+    Resumed("ranks_mixture_tp2_ep2_dp4", (OWN,), 2, 1, 2, SHARDING, ep=2),
     Resumed("mixture_own_buffers_tp2_ep2_dp4", (OWN,), 2, 1, 2, SHARDING, ep=2),
     Resumed("mixture_own_buffers_ep2_pp2_dp2", (OWN,), 1, 2, 2, SHARDING, ep=2),
     Resumed("mixture_own_buffers_ep2_pp2_dp2", (f"{OWN},ep=1,pp=1",), 1, 1, 2, SHARDING),

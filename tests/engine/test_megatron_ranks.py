@@ -123,7 +123,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no parts": (lambda folder: change_all(folder, lose_parts), "`args.virtual_pipeline_model_parallel_size` is 0"),
     "a first part": (of_last(renumber), "holds 1 parts of the model, and `model0` is not among them"),
     "parts": (arguments(virtual_pipeline_model_parallel_size=2), "holds 1 parts of the model"),
-    "experts": (arguments(num_experts=4), "experts are not read from the files of ranks"),
+    "experts": (arguments(num_experts=4), "`args.num_experts` is 4, and no rank has a tensor of experts"),
     "arguments of one rank": (of_last(lambda state: vars(state["args"]).update(hidden_size=8)),
                               f"`args.hidden_size` is 8 in `{LAST}/{FILE}`"),
     "no arguments": (lambda folder: change_all(folder, lambda state: state.pop("args")), "has no `args`"),

@@ -51,21 +51,26 @@ bool IsRankFile(std::string_view path) {
 }
 
 llvm::Expected<std::vector<RankFolder>> RankFoldersOf(const std::string& folder, const std::vector<std::string>& found,
-                                                      std::int64_t stages, std::int64_t tensor_ranks) {
+                                                      const RankCounts& counts) {
   const auto refuse = [&](const std::string& what) {
+    const std::string experts =
+        counts.expert_ranks > 1 ? fmt::format(" and {} expert-parallel ranks", counts.expert_ranks) : "";
     return Fail(ErrorCode::kBadData,
-                "`{}` {}, and its arguments say {} stages of {} tensor-parallel ranks; copy the whole folder, and "
+                "`{}` {}, and its arguments say {} stages of {} tensor-parallel ranks{}; copy the whole folder, and "
                 "nothing of another save",
-                folder, what, stages, tensor_ranks);
+                folder, what, counts.stages, counts.tensor_ranks, experts);
   };
   std::vector<RankFolder> wanted;
   std::set<std::string> others(found.begin(), found.end());
-  for (std::int64_t stage = 0; stage < stages; ++stage) {
-    for (std::int64_t rank = 0; rank < tensor_ranks; ++rank) {
-      std::string name = fmt::format("{}{:02}", kRank, rank);
-      if (stages > 1) name += fmt::format("_{:03}", stage);
-      if (others.erase(name) == 0) return refuse(fmt::format("lacks the folder `{}`", name));
-      wanted.push_back({std::move(name), stage, rank});
+  for (std::int64_t stage = 0; stage < counts.stages; ++stage) {
+    for (std::int64_t expert_rank = 0; expert_rank < counts.expert_ranks; ++expert_rank) {
+      for (std::int64_t rank = 0; rank < counts.tensor_ranks; ++rank) {
+        std::string name = fmt::format("{}{:02}", kRank, rank);
+        if (counts.stages > 1) name += fmt::format("_{:03}", stage);
+        if (counts.expert_ranks > 1) name += fmt::format("_{:03}", expert_rank);
+        if (others.erase(name) == 0) return refuse(fmt::format("lacks the folder `{}`", name));
+        wanted.push_back({std::move(name), stage, rank, expert_rank});
+      }
     }
   }
   if (!others.empty()) return refuse(fmt::format("has the folder `{}`", *others.begin()));

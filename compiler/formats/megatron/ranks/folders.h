@@ -1,7 +1,8 @@
 // The folders of the older container, in which each model-parallel rank saved its own part of the model:
 //
 //   mp_rank_01        tensor-parallel rank 1 of the only stage
-//   mp_rank_01_002    the same of stage 2
+//   mp_rank_01_002    the same of stage 2, or of expert-parallel rank 2 of the only stage: the arguments say which
+//   mp_rank_01_002_003    of stage 2 and expert-parallel rank 3
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -22,6 +23,7 @@ struct RankFolder {
   std::string name;
   std::int64_t stage = 0;
   std::int64_t tensor_rank = 0;
+  std::int64_t expert_rank = 0;
 
   std::string file() const;         // "mp_rank_01/model_optim_rng.pt"
   std::string states_file() const;  // "mp_rank_01/distrib_optim.pt"
@@ -36,8 +38,15 @@ llvm::Expected<bool> IsOfRanks(ReadableFileSystem& files, const std::string& fol
 // Returns whether a path below the folder of a checkpoint is that of a rank's file.
 bool IsRankFile(std::string_view path);
 
+// Numbers of ranks. Each tensor-parallel rank of a stage has all numbers of an expert-parallel rank.
+struct RankCounts {
+  std::int64_t stages = 1;
+  std::int64_t tensor_ranks = 1;
+  std::int64_t expert_ranks = 1;
+};
+
 // Returns those of a job, stage after stage. Fails (kBadData) if `found` lacks one, or has one that is not the job's.
 llvm::Expected<std::vector<RankFolder>> RankFoldersOf(const std::string& folder, const std::vector<std::string>& found,
-                                                      std::int64_t stages, std::int64_t tensor_ranks);
+                                                      const RankCounts& counts);
 
 }  // namespace ucp::megatron

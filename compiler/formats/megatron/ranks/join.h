@@ -12,23 +12,17 @@
 
 #include "compiler/formats/dcp/entries/entry.h"
 #include "compiler/formats/megatron/ranks/folders.h"
+#include "compiler/formats/megatron/ranks/names.h"
 #include "compiler/formats/megatron/rules/arguments.h"
-#include "compiler/formats/source_archives.h"
 
 namespace ucp::megatron {
-
-// A tensor of a rank's own module.
-struct LocalTensor {
-  std::string name;  // "decoder.layers.0.mlp.linear_fc1.weight"; layers are counted from the part's first on.
-  TensorPlace place;
-};
 
 // A part of the model: all that a stage has, or one of several that it takes in turn.
 struct ModelPart {
   std::vector<LocalTensor> tensors;              // In the order of its module.
   std::vector<pytorch::Entry> extras;            // Values of modules, by name.
   std::vector<std::vector<StateBuffer>> states;  // Of the optimizer, for each tensor, from its first element on; empty:
-                                                 // there are none.
+                                                 // there are none, or another rank has them.
 };
 
 struct RankOfModel {
@@ -42,6 +36,7 @@ struct PlacedBox {
   dcp::Extents sizes;
   std::int64_t begin = 0;        // The place of its first element in the rank's own tensor, where that is row-major.
   std::int64_t rows_before = 0;  // Of the rank's own tensor.
+  std::vector<std::int64_t> strides = {};  // Of the last dimensions, in elements; empty: those of the rank's tensor.
   const LocalTensor* tensor = nullptr;
   const std::vector<StateBuffer>* states = nullptr;  // Null: there are none.
 };
@@ -54,6 +49,7 @@ struct WholeTensor {
 struct WholeModel {
   std::vector<WholeTensor> tensors;    // In the order of the model.
   std::vector<pytorch::Entry> extras;  // By their keys in `torch_dist`.
+  bool lacks_extras = false;           // Those of grouped experts, which have one for all of a rank.
 };
 
 // `ranks`: stage after stage, as RankFoldersOf() returns them; it must outlive the result. Fails (kBadData) where they

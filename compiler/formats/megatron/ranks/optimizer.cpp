@@ -25,6 +25,17 @@ using pytorch::ValuePtr;
 
 constexpr std::string_view kStep = "step";
 
+// The parameters of a rank that an optimizer steps: all; or of two the first the rest, and the second experts.
+struct Share {
+  std::size_t number = 0;
+  std::size_t count = 1;
+
+  bool Has(const LocalTensor& tensor) const {
+    if (IsBuffer(tensor.name)) return false;
+    return count == 1 || IsOfExperts(tensor.name) == (number == 1);
+  }
+};
+
 // Elements of a tensor from this one on.
 StateBuffer StateOf(Storage& storage, const std::string& state, const TensorPlace& place, std::int64_t first,
                     std::int64_t elements) {
@@ -49,12 +60,13 @@ class Dealt {
     std::size_t tensor = 0;
   };
 
-  Dealt(const Common& common, const RankOfModel& rank) : of_group_(common.groups.size()) {
+  Dealt(const Common& common, const RankOfModel& rank, Share share) : of_group_(common.groups.size()) {
     std::map<std::string, std::size_t> group_of;  // Parts have tensors of the same names, which go the same way.
     std::vector<Parameter> parameters;
     for (const ModelPart& part : rank.parts) {
       for (const LocalTensor& tensor : part.tensors) {
-        if (group_of.emplace(tensor.name, 0).second) parameters.push_back({tensor.name, tensor.place.sizes.size()});
+        if (share.Has(tensor) && group_of.emplace(tensor.name, 0).second)
+          parameters.push_back({tensor.name, tensor.place.sizes.size()});
       }
     }
     const Groups groups = DealIntoGroups(common, parameters);
@@ -65,7 +77,9 @@ class Dealt {
     if (!unread_.empty()) return;
     for (std::size_t p = 0; p < rank.parts.size(); ++p) {
       const auto& tensors = rank.parts[p].tensors;
-      for (std::size_t t = 0; t < tensors.size(); ++t) of_group_[group_of[tensors[t].name]].push_back({p, t});
+      for (std::size_t t = 0; t < tensors.size(); ++t) {
+        if (share.Has(tensors[t])) of_group_[group_of[tensors[t].name]].push_back({p, t});
+      }
     }
   }
 
@@ -79,27 +93,23 @@ class Dealt {
 
 class PlainReader {
  public:
-  PlainReader(const OptimizerContext& context, const SourceArchive& file, RankOfModel& rank)
-      : context_(context), file_(file), rank_(rank) {}
+  PlainReader(const OptimizerContext& context, const SourceArchive& file, RankOfModel& rank, Share share)
+      : context_(context), file_(file), rank_(rank), share_(share) {}
 
   llvm::Expected<RankOptimizer> Read(const Value& optimizer) {
     const ValuePtr inner = pytorch::Find(optimizer, "optimizer");  // Absent in a training in float32.
     const Value& stepped = inner ? *inner : optimizer;
     UCP_ASSIGN_OR_RETURN(Common common, KeepGroups(context_, file_, stepped));
-    const Dealt dealt(common, rank_);
+    const Dealt dealt(common, rank_, share_);
     unread_ = dealt.unread();
     TakeStates(stepped);
     for (const std::string_view name : {"fp32_from_fp16_params", "fp32_from_fp16"}) {
       if (!masters_) masters_ = pytorch::Find(optimizer, name);
     }
-    for (ModelPart& part : rank_.parts) part.states.resize(part.tensors.size());
     for (std::size_t g = 0; unread_.empty() && g < common.groups.size(); ++g) {
       UCP_RETURN_IF_ERROR(ReadGroup(*common.groups[g], g, dealt.OfGroup(g)));
     }
     common.common_step = step_;
-    if (!unread_.empty()) {
-      for (ModelPart& part : rank_.parts) part.states.clear();
-    }
     return RankOptimizer{DealIntoGroups(common, {}).groups, std::move(unread_)};
   }
 
@@ -189,6 +199,7 @@ class PlainReader {
   const OptimizerContext& context_;
   const SourceArchive& file_;
   RankOfModel& rank_;
+  const Share share_;
   std::map<std::int64_t, ValuePtr> states_;  // By the numbers of parameters.
   ValuePtr masters_;
   ValuePtr step_;
@@ -197,30 +208,51 @@ class PlainReader {
 
 class DistributedReader {
  public:
-  DistributedReader(const OptimizerContext& context, const SourceArchive& states, RankOfModel& rank)
-      : context_(context), states_(states), rank_(rank) {}
+  DistributedReader(const OptimizerContext& context, const SourceArchive& states, RankOfModel& rank, Share share)
+      : context_(context), states_(states), rank_(rank), share_(share) {}
 
-  // Returns why they are not read, as a sentence; empty if they are.
+  // Returns why they are not read, as a sentence; empty if they are. Each part of the model has a buffer of its own.
   std::string Read() {
-    const Value& root = states_.root();
     for (const std::string_view name : {"ddp_num_buckets", "num_distributed_optimizer_instances"}) {
       if (context_.arguments.Number(std::string(name)).value_or(1) == 1) continue;
       return fmt::format("the places of its parameters are not known with `args.{}`", name);
     }
+    const auto* optimizers = pytorch::Items(states_.root());
+    const std::size_t count = optimizers == nullptr ? 1 : optimizers->size();
+    if (count != share_.count) {
+      return fmt::format("`{}` has the states of {} optimizers, and the rank's file has {}", states_.path, count,
+                         share_.count);
+    }
+    const Value& root = optimizers == nullptr ? states_.root() : *(*optimizers)[share_.number];
+    // Expert-parallel rank 0 has those of the rest.
+    if (root.is_none() && share_.count == 2 && share_.number == 0 && rank_.folder.expert_rank > 0) return "";
     const ValuePtr are_joined = pytorch::Find(root, "buckets_coalesced");
     if (!are_joined || !pytorch::AsBool(*are_joined).value_or(false)) {
       return fmt::format("`{}` does not say that its buckets are joined (`buckets_coalesced`)", states_.path);
     }
+    std::int64_t buffer = 0;
     for (std::size_t part = 0; part < rank_.parts.size(); ++part) {
-      std::string unread = ReadPart(part, root);
+      const std::vector<std::size_t> own = TensorsOf(part);
+      if (own.empty()) continue;
+      std::string unread = ReadPart(part, own, buffer++, root);
       if (!unread.empty()) return unread;
     }
     return "";
   }
 
  private:
-  std::string ReadPart(std::size_t part, const Value& root) {
-    const ValuePtr buffers = pytorch::Find(root, static_cast<std::int64_t>(part));
+  std::vector<std::size_t> TensorsOf(std::size_t part) const {
+    std::vector<std::size_t> own;
+    const std::vector<LocalTensor>& tensors = rank_.parts[part].tensors;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      if (share_.Has(tensors[t])) own.push_back(t);
+    }
+    return own;
+  }
+
+  // `own`: the part's tensors that are in the buffer.
+  std::string ReadPart(std::size_t part, const std::vector<std::size_t>& own, std::int64_t buffer, const Value& root) {
+    const ValuePtr buffers = pytorch::Find(root, buffer);
     const auto* by_dtype = buffers ? pytorch::Entries(*buffers) : nullptr;
     if (by_dtype == nullptr || by_dtype->size() != 1) {
       return fmt::format("`{}` has {} buffers of part {} of the model, and one of them is read", states_.path,
@@ -228,50 +260,49 @@ class DistributedReader {
     }
     const auto* vectors = pytorch::Entries(*by_dtype->front().value);
     if (vectors == nullptr) return fmt::format("`{}` has no states of part {} of the model", states_.path, part);
-    std::int64_t elements = 0;
-    const std::vector<std::int64_t> places = PlacesOf(part, elements);
-    std::vector<ModelPart>& parts = rank_.parts;
-    parts[part].states.assign(parts[part].tensors.size(), {});
+    const Places places = PlacesOf(part, own);
     std::set<std::string> seen;  // `param` and `master_param` are one.
     for (const pytorch::Entry& entry : *vectors) {
       const std::string state = StateCalled(pytorch::AsText(*entry.key).value_or(""));
       if (state == "numel_unpadded") continue;
       if (!seen.insert(state).second) return fmt::format("`{}` has the state `{}` twice", states_.path, state);
-      std::string unread = ReadVector(state, *entry.value, elements, places, parts[part]);
+      std::string unread = ReadVector(state, *entry.value, places, own, rank_.parts[part]);
       if (!unread.empty()) return unread;
     }
-    for (std::vector<StateBuffer>& states : parts[part].states) {
-      std::ranges::sort(states, {}, &StateBuffer::state);
-      if (std::ranges::find(states, kMasterState, &StateBuffer::state) == states.end()) {
-        return fmt::format("`{}` has no masters (`param`)", states_.path);
-      }
-    }
+    if (!seen.contains(kMasterState)) return fmt::format("`{}` has no masters (`param`)", states_.path);
+    for (const std::size_t tensor : own) std::ranges::sort(rank_.parts[part].states[tensor], {}, &StateBuffer::state);
     return "";
   }
 
-  std::string ReadVector(const std::string& state, const Value& value, std::int64_t elements,
-                         const std::vector<std::int64_t>& places, ModelPart& part) {
+  struct Places {
+    std::vector<std::int64_t> begins;  // Of the tensors in the buffer.
+    std::int64_t elements = 0;         // Of the buffer.
+  };
+
+  std::string ReadVector(const std::string& state, const Value& value, const Places& places,
+                         const std::vector<std::size_t>& own, ModelPart& part) {
     const auto* stored = value.As<pytorch::Tensor>();
-    if (stored == nullptr || stored->sizes.size() != 1 || stored->sizes.front() != elements) {
+    if (stored == nullptr || stored->sizes.size() != 1 || stored->sizes.front() != places.elements) {
       return fmt::format(
           "the state `{}` in `{}` is {}, and the model's parameters fill {} elements", state, states_.path,
-          stored == nullptr ? "not a tensor" : fmt::format("[{}]", fmt::join(stored->sizes, ", ")), elements);
+          stored == nullptr ? "not a tensor" : fmt::format("[{}]", fmt::join(stored->sizes, ", ")), places.elements);
     }
     const TensorPlace place = context_.archives.PlaceOf(states_, *stored);
     if (!place.strides.empty()) return fmt::format("the state `{}` in `{}` is not one vector", state, states_.path);
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      part.states[i].push_back(StateOf(context_.storage, state, place, places[i], part.tensors[i].place.elements));
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const std::int64_t elements = part.tensors[own[i]].place.elements;
+      part.states[own[i]].push_back(StateOf(context_.storage, state, place, places.begins[i], elements));
     }
     return "";
   }
 
-  // The first element of each parameter of a part, and how many elements there are.
-  std::vector<std::int64_t> PlacesOf(std::size_t part, std::int64_t& elements) const {
+  Places PlacesOf(std::size_t part, const std::vector<std::size_t>& own) const {
     std::vector<std::int64_t> counts;
     std::vector<bool> are_alone;
     const bool is_first = rank_.folder.stage == 0 && part == 0;
     const bool is_last = rank_.folder.stage == context_.last_stage && part + 1 == rank_.parts.size();
-    for (const LocalTensor& tensor : rank_.parts[part].tensors) {
+    for (const std::size_t t : own) {
+      const LocalTensor& tensor = rank_.parts[part].tensors[t];
       counts.push_back(tensor.place.elements);
       const bool is_end = (is_first && tensor.name == kWordEmbeddings) || (is_last && tensor.name == kHead);
       are_alone.push_back(is_end && AreEndsTied(context_.arguments));
@@ -280,34 +311,57 @@ class DistributedReader {
     const Buckets buckets = DealIntoBuckets(counts, are_alone, most);
     std::vector<std::int64_t> begins = {0};
     for (const std::int64_t size : buckets.sizes) begins.push_back(begins.back() + size);
-    elements = begins.back();
-    std::vector<std::int64_t> places;
-    for (const PlaceInBuckets& place : buckets.places) places.push_back(begins[place.bucket] + place.begin);
+    Places places{{}, begins.back()};
+    for (const PlaceInBuckets& place : buckets.places) places.begins.push_back(begins[place.bucket] + place.begin);
     return places;
   }
 
   const OptimizerContext& context_;
   const SourceArchive& states_;
   RankOfModel& rank_;
+  const Share share_;
 };
+
+void ForgetStates(RankOfModel& rank) {
+  for (ModelPart& part : rank.parts) part.states.clear();
+}
 
 }  // namespace
 
-llvm::Expected<RankOptimizer> ReadPlainOptimizer(const OptimizerContext& context, const SourceArchive& file,
-                                                 const Value& optimizer, RankOfModel& rank) {
-  return PlainReader(context, file, rank).Read(optimizer);
+std::vector<ValuePtr> OptimizersIn(const ValuePtr& entry) {
+  const auto* items = pytorch::Items(*entry);
+  return items == nullptr ? std::vector<ValuePtr>{entry} : std::vector<ValuePtr>(items->begin(), items->end());
 }
 
-llvm::Expected<RankOptimizer> ReadDistributedOptimizer(const OptimizerContext& context, const SourceArchive& file,
-                                                       const Value& optimizer, const SourceArchive& states,
-                                                       RankOfModel& rank) {
-  const ValuePtr inner = pytorch::Find(optimizer, "optimizer");
-  UCP_ASSIGN_OR_RETURN(const Common common, KeepGroups(context, file, inner ? *inner : optimizer));
-  std::string unread = DistributedReader(context, states, rank).Read();
-  if (!unread.empty()) {
-    for (ModelPart& part : rank.parts) part.states.clear();
+llvm::Expected<RankOptimizer> ReadPlainOptimizers(const OptimizerContext& context, const SourceArchive& file,
+                                                  const std::vector<ValuePtr>& optimizers, RankOfModel& rank) {
+  RankOptimizer all;
+  for (ModelPart& part : rank.parts) part.states.assign(part.tensors.size(), {});
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    PlainReader reader(context, file, rank, {i, optimizers.size()});
+    UCP_ASSIGN_OR_RETURN(RankOptimizer read, reader.Read(*optimizers[i]));
+    all.groups.insert(all.groups.end(), read.groups.begin(), read.groups.end());
+    if (all.unread.empty()) all.unread = std::move(read.unread);
   }
-  return RankOptimizer{DealIntoGroups(common, {}).groups, std::move(unread)};
+  if (!all.unread.empty()) ForgetStates(rank);
+  return all;
+}
+
+llvm::Expected<RankOptimizer> ReadDistributedOptimizers(const OptimizerContext& context, const SourceArchive& file,
+                                                        const std::vector<ValuePtr>& optimizers,
+                                                        const SourceArchive& states, RankOfModel& rank) {
+  RankOptimizer all;
+  for (ModelPart& part : rank.parts) part.states.assign(part.tensors.size(), {});
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    const ValuePtr inner = pytorch::Find(*optimizers[i], "optimizer");
+    UCP_ASSIGN_OR_RETURN(const Common common, KeepGroups(context, file, inner ? *inner : *optimizers[i]));
+    const std::vector<OptimizerGroup> groups = DealIntoGroups(common, {}).groups;
+    all.groups.insert(all.groups.end(), groups.begin(), groups.end());
+    std::string unread = DistributedReader(context, states, rank, {i, optimizers.size()}).Read();
+    if (all.unread.empty()) all.unread = std::move(unread);
+  }
+  if (!all.unread.empty()) ForgetStates(rank);
+  return all;
 }
 
 }  // namespace ucp::megatron

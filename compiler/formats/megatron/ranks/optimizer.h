@@ -1,6 +1,7 @@
 // The optimizer in the files of one model-parallel rank. One that is not distributed numbers its parameters, group
 // after group. A distributed one has joined the buffers of all ranks that share its work into one vector for each
-// state, in which its parameters stand as in buckets without padding.
+// state, in which its parameters stand as in buckets without padding. With expert parallelism there are two, since
+// other ranks have copies of experts than of the rest.
 #pragma once
 
 #include <llvm/Support/Error.h>
@@ -30,15 +31,18 @@ struct OptimizerContext {
   std::int64_t last_stage = 0;
 };
 
+// `entry`: that of a rank's file. Returns that of the rest and that of experts, where it is a list of them.
+std::vector<pytorch::ValuePtr> OptimizersIn(const pytorch::ValuePtr& entry);
+
 // Both fill the states of the parts of `rank`, which has its tensors. They fail for damaged files.
 
-// `optimizer`: an entry of the rank's file. Fails (kBadData) for parameters at several steps.
-llvm::Expected<RankOptimizer> ReadPlainOptimizer(const OptimizerContext& context, const SourceArchive& file,
-                                                 const pytorch::Value& optimizer, RankOfModel& rank);
+// `optimizers`: of the rank's file, one or two. Fails (kBadData) for parameters at several steps.
+llvm::Expected<RankOptimizer> ReadPlainOptimizers(const OptimizerContext& context, const SourceArchive& file,
+                                                  const std::vector<pytorch::ValuePtr>& optimizers, RankOfModel& rank);
 
-// `file`: the rank's own, of which `optimizer` is an entry; `states` holds the vectors.
-llvm::Expected<RankOptimizer> ReadDistributedOptimizer(const OptimizerContext& context, const SourceArchive& file,
-                                                       const pytorch::Value& optimizer, const SourceArchive& states,
-                                                       RankOfModel& rank);
+// `file`: the rank's own, which has `optimizers`; `states` holds the vectors.
+llvm::Expected<RankOptimizer> ReadDistributedOptimizers(const OptimizerContext& context, const SourceArchive& file,
+                                                        const std::vector<pytorch::ValuePtr>& optimizers,
+                                                        const SourceArchive& states, RankOfModel& rank);
 
 }  // namespace ucp::megatron

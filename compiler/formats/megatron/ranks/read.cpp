@@ -22,10 +22,11 @@
 #include "compiler/formats/megatron/ranks/join.h"
 #include "compiler/formats/megatron/ranks/optimizer.h"
 #include "compiler/formats/megatron/ranks/parts.h"
+#include "compiler/formats/megatron/ranks/shards.h"
 #include "compiler/formats/megatron/rules/arguments.h"
 #include "compiler/formats/megatron/rules/groups.h"
+#include "compiler/formats/megatron/rules/keys.h"
 #include "compiler/formats/pytorch/values/value_access.h"
-#include "compiler/layout/dtype.h"
 #include "compiler/support/error.h"
 
 namespace ucp::megatron {
@@ -37,7 +38,7 @@ constexpr std::string_view kRerunState = "rerun_state_machine";
 constexpr double kReadVersion = 3;
 constexpr std::int64_t kMostRanksOfJob = std::int64_t{1} << 20;
 // Arguments that must be the same in the files of all ranks.
-constexpr std::array<const char*, 13> kOfAllRanks = {"tensor_model_parallel_size",
+constexpr std::array<const char*, 17> kOfAllRanks = {"tensor_model_parallel_size",
                                                      "pipeline_model_parallel_size",
                                                      "virtual_pipeline_model_parallel_size",
                                                      "data_parallel_size",
@@ -46,6 +47,10 @@ constexpr std::array<const char*, 13> kOfAllRanks = {"tensor_model_parallel_size
                                                      "num_attention_heads",
                                                      "padded_vocab_size",
                                                      "swiglu",
+                                                     "num_experts",
+                                                     "expert_model_parallel_size",
+                                                     "expert_tensor_parallel_size",
+                                                     "moe_layer_freq",
                                                      "untie_embeddings_and_output_weights",
                                                      "use_distributed_optimizer",
                                                      "overlap_grad_reduce",
@@ -67,7 +72,7 @@ class Ranks {
     UCP_RETURN_IF_ERROR(CheckIsThere(RankFolder{found.front()}.file()));
     UCP_RETURN_IF_ERROR(ReadArguments(RankFolder{found.front()}.file()));
     if (llvm::Error error = CheckIsRead()) return AddContext(std::move(error), fmt::format("`{}`", folder_));
-    UCP_ASSIGN_OR_RETURN(const std::vector<RankFolder> folders, RankFoldersOf(folder_, found, stages_, tensor_ranks_));
+    UCP_ASSIGN_OR_RETURN(const std::vector<RankFolder> folders, RankFoldersOf(folder_, found, counts_));
     std::vector<std::string> ahead;
     for (const RankFolder& rank : folders) {
       UCP_RETURN_IF_ERROR(CheckIsThere(rank.file()));
@@ -79,10 +84,11 @@ class Ranks {
     if (!model) return AddContext(model.takeError(), fmt::format("`{}`", folder_));
     if (llvm::Error error = CheckArguments(*model)) return AddContext(std::move(error), fmt::format("`{}`", folder_));
     TakeOptimizer(*model);
-    for (const WholeTensor& tensor : model->tensors) AddTensor(tensor);
+    const Training training_of{training().absent_optimizer.empty(), arguments_.IsSet("use_distributed_optimizer")};
+    for (const WholeTensor& tensor : model->tensors) AddShards(tensor, training_of, archives_, inventory());
     training().ranks.front().module_extras = std::move(model->extras);
     dcp::TakeEngineEntries(training());
-    Remark();
+    Remark(*model);
     return std::move(checkpoint_);
   }
 
@@ -113,17 +119,29 @@ class Ranks {
   }
 
   llvm::Error CheckIsRead() {
-    for (const auto& [name, degree] : {std::pair("pipeline_model_parallel_size", &stages_),
-                                       std::pair("tensor_model_parallel_size", &tensor_ranks_)}) {
+    for (const auto& [name, degree] : {std::pair("pipeline_model_parallel_size", &counts_.stages),
+                                       std::pair("tensor_model_parallel_size", &counts_.tensor_ranks),
+                                       std::pair("expert_model_parallel_size", &counts_.expert_ranks)}) {
       *degree = arguments_.Number(name).value_or(1);
       if (*degree >= 1 && *degree <= kMostRanksOfJob) continue;
       return Fail(ErrorCode::kBadData, "`args.{}` is {} in `{}`", name, *degree, first_file_);
     }
-    if (!arguments_.Number("num_experts")) return llvm::Error::success();
-    return Fail(ErrorCode::kUnsupported,
-                "`args.num_experts` is {} in `{}`, and experts are not read from the files of ranks; load the "
-                "checkpoint with Megatron-LM, and save it as `torch_dist`",
-                *arguments_.Number("num_experts"), first_file_);
+    const auto experts = arguments_.Number("num_experts");
+    if (!experts) return llvm::Error::success();
+    if (*experts < 1 || *experts > kMostRanksOfJob || *experts % counts_.expert_ranks != 0) {
+      return Fail(ErrorCode::kBadData,
+                  "`args.num_experts` is {} in `{}`, which the {} ranks of `args.expert_model_parallel_size` cannot "
+                  "share evenly",
+                  *experts, first_file_, counts_.expert_ranks);
+    }
+    const auto cut = arguments_.Number("expert_tensor_parallel_size").value_or(counts_.tensor_ranks);
+    if (cut == counts_.tensor_ranks) return llvm::Error::success();
+    return Fail(
+        ErrorCode::kUnsupported,
+        "`args.expert_tensor_parallel_size` is {} and `args.tensor_model_parallel_size` {} in `{}`, and folders "
+        "of ranks are read with the same of both; load the checkpoint with Megatron-LM, and save it as "
+        "`torch_dist`",
+        cut, counts_.tensor_ranks, first_file_);
   }
 
   llvm::Error ReadRank(const RankFolder& folder) {
@@ -188,9 +206,9 @@ class Ranks {
     if (key == "args" && !is_first) return llvm::Error::success();
     UCP_ASSIGN_OR_RETURN(ValuePtr value, archives_.Keep(file, entry.value, what));
     if (is_of_rank) {
-      client().client.push_back({pytorch::MakeText(fmt::format("rng_state/shard_{}.{}_{}.{}", folder.stage,
-                                                               folder.tensor_rank, stages_, tensor_ranks_)),
-                                 std::move(value)});
+      const std::string own = fmt::format("rng_state/shard_{}.{}_{}.{}", folder.stage, folder.tensor_rank,
+                                          counts_.stages, counts_.tensor_ranks);
+      if (folder.expert_rank == 0) client().client.push_back({pytorch::MakeText(own), std::move(value)});
       return llvm::Error::success();
     }
     if (is_first) {
@@ -231,19 +249,25 @@ class Ranks {
       return llvm::Error::success();
     }
     has_optimizer_ = true;
+    const std::vector<ValuePtr> optimizers = OptimizersIn(optimizer);
+    if (optimizers.size() != 1 && optimizers.size() != 2) {
+      Leave(fmt::format("`{}` holds {} optimizers, and one or two are read", file.path, optimizers.size()));
+      return llvm::Error::success();
+    }
     if (ranks_.size() == 1) {
-      const bool has_masters = pytorch::Find(*optimizer, "optimizer") != nullptr;  // Not in a training in float32.
-      training().groups_origin = {file.path,
-                                  has_masters ? "optimizer.optimizer.param_groups" : "optimizer.param_groups"};
+      const bool has_masters = pytorch::Find(*optimizers.front(), "optimizer") != nullptr;  // Not in float32.
+      const bool is_one = optimizers.size() == 1;
+      const char* of_one = has_masters ? "optimizer.optimizer.param_groups" : "optimizer.param_groups";
+      training().groups_origin = {file.path, is_one ? of_one : "optimizer"};
       training().optimizer_origin = {file.path, "optimizer"};
-      if (const ValuePtr scaler = pytorch::Find(*optimizer, "grad_scaler"); scaler && !scaler->is_none()) {
+      if (const ValuePtr scaler = pytorch::Find(*optimizers.front(), "grad_scaler"); scaler && !scaler->is_none()) {
         UCP_ASSIGN_OR_RETURN(ValuePtr kept, archives_.Keep(file, scaler, "`grad_scaler`"));
         training().optimizer.push_back({pytorch::MakeText("grad_scaler"), std::move(kept)});
       }
     }
-    const OptimizerContext context{archives_, inventory().storage, training(), arguments_, stages_ - 1};
+    const OptimizerContext context{archives_, inventory().storage, training(), arguments_, counts_.stages - 1};
     if (!arguments_.IsSet("use_distributed_optimizer")) {
-      UCP_ASSIGN_OR_RETURN(RankOptimizer read, ReadPlainOptimizer(context, file, *optimizer, rank));
+      UCP_ASSIGN_OR_RETURN(RankOptimizer read, ReadPlainOptimizers(context, file, optimizers, rank));
       return TakeGroups(file, std::move(read));
     }
     const std::string path = rank.folder.states_file();
@@ -253,7 +277,7 @@ class Ranks {
       return llvm::Error::success();
     }
     UCP_ASSIGN_OR_RETURN(const SourceArchive states, archives_.Open(path));
-    UCP_ASSIGN_OR_RETURN(RankOptimizer read, ReadDistributedOptimizer(context, file, *optimizer, states, rank));
+    UCP_ASSIGN_OR_RETURN(RankOptimizer read, ReadDistributedOptimizers(context, file, optimizers, states, rank));
     return TakeGroups(file, std::move(read));
   }
 
@@ -275,6 +299,8 @@ class Ranks {
       const std::string what = fmt::format("group {} of the optimizer", known - groups_.begin());
       UCP_RETURN_IF_ERROR(CheckAlike(inventory(), what, {first_file_, {}}, known->hyper_parameters, {file.path, {}},
                                      group.hyper_parameters, pytorch::ListLengths::kMustAgree));
+      if (!known->step) known->step = group.step;  // A rank without parameters of a group counts no steps of it.
+      if (!group.step) continue;
       UCP_RETURN_IF_ERROR(CheckSameStep(training(), known->step, first_file_, group.step, file.path));
     }
     return llvm::Error::success();
@@ -295,7 +321,9 @@ class Ranks {
     Common common;
     for (const OptimizerGroup& group : groups_) common.groups.push_back(group.hyper_parameters);
     std::vector<Parameter> parameters;
-    for (const WholeTensor& tensor : model.tensors) parameters.push_back({tensor.entry.key, tensor.entry.shape.size()});
+    for (const auto& [entry, boxes] : model.tensors) {
+      if (!IsBuffer(entry.key)) parameters.push_back({entry.key, entry.shape.size()});
+    }
     Groups dealt = DealIntoGroups(common, parameters);
     if (unread_.empty() && groups_.empty()) unread_ = fmt::format("`{}` has no groups of the optimizer", first_file_);
     Leave(std::move(dealt.unread));
@@ -309,51 +337,18 @@ class Ranks {
     if (has_optimizer_) inventory().remarks.push_back(unread_ + ". Its weights are read alone");
   }
 
-  void AddTensor(const WholeTensor& tensor) {
-    const bool is_trained = training().absent_optimizer.empty();
-    const TensorKind untrained = IsFloatingPoint(tensor.entry.dtype) ? TensorKind::kFrozen : TensorKind::kBuffer;
-    const TensorKind kind = is_trained ? TensorKind::kParameter : untrained;
-    TensorBoxes& boxes = std::get<BoxesOfTensors>(inventory().cuts)[tensor.entry.key];
-    boxes.shape = tensor.entry.shape;
-    for (const PlacedBox& box : tensor.boxes) {
-      ProductSet set;
-      for (std::size_t d = 0; d < box.sizes.size(); ++d) set.dims.emplace_back().Append(box.offsets[d], box.sizes[d]);
-      Shard shard;
-      shard.tensor = tensor.entry.key;
-      shard.kind = kind;
-      shard.shape.assign(box.sizes.begin(), box.sizes.end());
-      shard.coordinate.at[kBoxAxis] = std::ssize(boxes.boxes);
-      boxes.boxes.push_back(std::move(set));
-      // The weights of a training in float32 are their own masters.
-      if (!is_trained || tensor.entry.dtype != DType::kFloat32 || arguments_.IsSet("use_distributed_optimizer")) {
-        inventory().storage.shards.push_back(WeightOf(box, shard));
-      }
-      if (!is_trained) continue;
-      shard.base = box.begin;
-      shard.states = inventory().storage.Add(*box.states);
-      inventory().storage.shards.push_back(std::move(shard));
-    }
-    const auto most = std::max(inventory().mesh.Size(kBoxAxis), std::ssize(boxes.boxes));
-    inventory().mesh.axes = {{kBoxAxis, most}};
-  }
-
-  Shard WeightOf(const PlacedBox& box, Shard shard) {
-    const TensorPlace& place = box.tensor->place;
-    shard.base = place.offset + box.begin;
-    shard.states = archives_.BuffersOf(place, kWeightState);
-    if (place.strides.empty()) return shard;
-    shard.base = place.offset + box.rows_before * place.strides.front();
-    shard.strides.assign(box.sizes.size() - place.strides.size(), 0);
-    shard.strides.insert(shard.strides.end(), place.strides.begin(), place.strides.end());
-    return shard;
-  }
-
-  void Remark() {
+  void Remark(const WholeModel& model) {
     const std::string degrees = arguments_.Degrees();
-    std::string text = fmt::format("Megatron saved it as `torch`{}{}", degrees.empty() ? "" : " at ", degrees);
-    inventory().remarks.insert(inventory().remarks.begin(), std::move(text));
-    if (!has_rerun_state_) return;
-    inventory().remarks.push_back(fmt::format("`{}` belongs to the ranks that saved, and is left out", kRerunState));
+    std::vector<std::string>& remarks = inventory().remarks;
+    remarks.insert(remarks.begin(),
+                   fmt::format("Megatron saved it as `torch`{}{}", degrees.empty() ? "" : " at ", degrees));
+    if (has_rerun_state_) {
+      remarks.push_back(fmt::format("`{}` belongs to the ranks that saved, and is left out", kRerunState));
+    }
+    if (counts_.expert_ranks > 1) {
+      remarks.push_back("Of the states of random generators, those of expert-parallel rank 0 are read");
+    }
+    if (model.lacks_extras) remarks.push_back("`_extra_state` of grouped experts is left out");
   }
 
   ReadableFileSystem& files_;
@@ -362,8 +357,7 @@ class Ranks {
   const Arguments arguments_{checkpoint_.inventory.facts};
   SourceArchives archives_;
   std::string first_file_;
-  std::int64_t stages_ = 1;
-  std::int64_t tensor_ranks_ = 1;
+  RankCounts counts_;
   std::vector<std::string> of_all_ranks_;  // Entries of the first file that the others have as well.
   std::vector<RankOfModel> ranks_;
   std::vector<OptimizerGroup> groups_;  // Of all ranks, without their parameters.

@@ -37,10 +37,11 @@ constexpr std::array<KnownTensor, 16> kOfLayers = {{{"self_attention.linear_proj
                                                     {"mlp.linear_fc1.bias", Cut::kHalves},
                                                     {"mlp.linear_fc2.weight", Cut::kColumns},
                                                     {"mlp.linear_fc2.bias"}}};
-constexpr std::array<KnownTensor, 11> kOfMixtures = {{{"pre_mlp_layernorm.weight"},
+constexpr std::array<KnownTensor, 12> kOfMixtures = {{{"pre_mlp_layernorm.weight"},
                                                       {"pre_mlp_layernorm.bias"},
                                                       {"mlp.router.weight"},
                                                       {"mlp.router.bias"},
+                                                      {kRouterBias},
                                                       {"mlp.experts.experts.linear_fc1.weight", Cut::kHalves},
                                                       {"mlp.experts.experts.linear_fc1.bias", Cut::kHalves},
                                                       {"mlp.experts.experts.linear_fc2.weight", Cut::kColumns},
@@ -64,14 +65,10 @@ std::pair<std::optional<std::int64_t>, std::string_view> SplitLayer(std::string_
   return {number, rest.substr(digits.size() + 1)};
 }
 
-std::optional<Cut> CutInLayer(std::string_view name) { return Find(kOfLayers, name); }
-
-std::optional<Cut> CutOutsideLayers(std::string_view key) { return Find(kOfEnds, key); }
-
 std::optional<Cut> CutOf(std::string_view key) {
-  if (!key.starts_with(kLayers)) return CutOutsideLayers(key);
+  if (!key.starts_with(kLayers)) return Find(kOfEnds, key);
   const std::string_view name = SplitLayer(key).second;
-  const auto cut = CutInLayer(name);
+  const auto cut = Find(kOfLayers, name);
   return cut ? cut : Find(kOfMixtures, name);
 }
 

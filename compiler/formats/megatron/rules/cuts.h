@@ -19,11 +19,6 @@ enum class Cut {
 // tensor. `key` begins with kLayers.
 std::pair<std::optional<std::int64_t>, std::string_view> SplitLayer(std::string_view key);
 
-// Returns how a tensor of a dense layer is cut, by what stands behind the number of the layer; and one that is in no
-// layer. Nothing: it is not known.
-std::optional<Cut> CutInLayer(std::string_view name);
-std::optional<Cut> CutOutsideLayers(std::string_view key);
-
 // Returns how a tensor of the model is cut, by its key, apart from the dimensions that count layers and experts;
 // nothing if it is not known.
 std::optional<Cut> CutOf(std::string_view key);

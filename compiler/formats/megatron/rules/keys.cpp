@@ -110,4 +110,6 @@ bool IsStackOfLayers(std::string_view key) { return HasUnnumbered(key, "layers."
 
 bool IsOfExperts(std::string_view key) { return key.find(".experts.") != key.npos; }
 
+bool IsBuffer(std::string_view key) { return key.starts_with(kLayers) && key.ends_with(kRouterBias); }
+
 }  // namespace ucp::megatron

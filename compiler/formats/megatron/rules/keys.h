@@ -23,6 +23,7 @@ namespace ucp::megatron {
 inline constexpr std::string_view kLayers = "decoder.layers.";  // The beginning of keys.
 inline constexpr std::string_view kWordEmbeddings = "embedding.word_embeddings.weight";
 inline constexpr std::string_view kHead = "output_layer.weight";
+inline constexpr std::string_view kRouterBias = "mlp.router.expert_bias";  // In a layer.
 
 struct StateKey {
   std::string state;   // As ours are called: "fp32", "exp_avg".
@@ -60,5 +61,8 @@ bool IsStackOfLayers(std::string_view key);
 
 // Returns whether a tensor holds experts, of which ranks have some each.
 bool IsOfExperts(std::string_view key);
+
+// Returns whether a tensor of a layer is not trained by the optimizer, and has no place in its buffers.
+bool IsBuffer(std::string_view key);
 
 }  // namespace ucp::megatron

@@ -76,9 +76,6 @@ std::string_view UnknownCut(const Arguments& arguments) {
   return are_together && of_experts && of_experts != tensor_parallel ? "expert_tensor_parallel_size" : "";
 }
 
-// Of the router, which is not trained by the optimizer and has no place in its buffers.
-bool IsBuffer(std::string_view key) { return key.starts_with(kLayers) && key.ends_with(".mlp.router.expert_bias"); }
-
 using ByKey = std::map<std::string_view, const dcp::Entry*>;
 
 class Modules {

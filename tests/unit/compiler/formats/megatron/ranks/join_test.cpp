@@ -22,8 +22,9 @@ LocalTensor Tensor(std::string name, std::vector<std::int64_t> sizes) {
   return tensor;
 }
 
-RankOfModel Rank(std::int64_t stage, std::int64_t tensor_rank, std::vector<std::vector<LocalTensor>> parts) {
-  RankOfModel rank{{"mp_rank", stage, tensor_rank}, {}};
+RankOfModel Rank(std::int64_t stage, std::int64_t tensor_rank, std::vector<std::vector<LocalTensor>> parts,
+                 std::int64_t expert_rank = 0) {
+  RankOfModel rank{{"mp_rank", stage, tensor_rank, expert_rank}, {}};
   for (std::vector<LocalTensor>& tensors : parts) rank.parts.push_back({std::move(tensors), {}, {}});
   return rank;
 }
@@ -143,6 +144,136 @@ TEST(JoinRanks, PutsHalvesTogether) {
   }
   EXPECT_THAT(rows, ElementsAre(0, 6, 3, 9));
   EXPECT_THAT(begins, ElementsAre(0, 12, 0, 12));
+}
+
+Facts OfExperts(std::int64_t experts) {
+  Facts facts = Saying(1);
+  facts["args.num_experts"] = Fact{FactValue{experts}, "a.pt"};
+  facts["args.transformer_impl"] = Fact{FactValue{std::string("local")}, "a.pt"};
+  return facts;
+}
+
+// Of two expert-parallel ranks each has two of four experts, and counts them from 0.
+TEST(JoinRanks, CountsExpertsOverRanks) {
+  const std::string before = "decoder.layers.0.mlp.experts.";
+  const LocalTensor norm = Tensor("decoder.layers.0.pre_mlp_layernorm.weight", {4});
+  for (const bool are_grouped : {false, true}) {
+    std::vector<RankOfModel> ranks;
+    for (const std::int64_t rank : {0, 1}) {
+      std::vector<LocalTensor> tensors = {norm};
+      for (const std::int64_t expert : {0, 1}) {
+        const auto name = [&](const std::string& linear) {
+          return are_grouped ? before + linear + ".weight" + std::to_string(expert)
+                             : before + "local_experts." + std::to_string(expert) + "." + linear + ".weight";
+        };
+        tensors.push_back(Tensor(name("linear_fc1"), {6, 4}));
+        tensors.push_back(Tensor(name("linear_fc2"), {4, 3}));
+      }
+      ranks.push_back(Rank(0, 0, {std::move(tensors)}, rank));
+    }
+    const Facts facts = OfExperts(4);
+    const WholeModel model = llvm::cantFail(JoinRanks(ranks, Arguments(facts)));
+    ASSERT_EQ(model.tensors.size(), 3u);
+    EXPECT_EQ(model.tensors[0].entry.key, "decoder.layers.mlp.linear_fc1.layer_norm_weight");
+    EXPECT_EQ(model.tensors[0].boxes.size(), 2u);
+    EXPECT_EQ(model.tensors[1].entry.key, "decoder.layers.mlp.experts.experts.linear_fc1.weight");
+    EXPECT_THAT(model.tensors[1].entry.shape, ElementsAre(1, 4, 6, 4));
+    std::vector<std::int64_t> experts;
+    for (const PlacedBox& box : model.tensors[1].boxes) experts.push_back(box.offsets[1]);
+    EXPECT_THAT(experts, ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));  // A gate and an up half each.
+  }
+}
+
+// [hidden, experts * rows] by its shape, and [experts, hidden, rows] in memory.
+TEST(JoinRanks, TakesMatricesOfAllExperts) {
+  const std::vector<RankOfModel> ranks = {Rank(0, 0,
+                                               {{Tensor("decoder.layers.0.mlp.experts.weight1", {4, 12}),
+                                                 Tensor("decoder.layers.0.mlp.experts.weight2", {6, 4})}})};
+  const Facts facts = OfExperts(2);
+  const WholeModel model = llvm::cantFail(JoinRanks(ranks, Arguments(facts)));
+  ASSERT_EQ(model.tensors.size(), 2u);
+  EXPECT_THAT(model.tensors[0].entry.shape, ElementsAre(1, 2, 6, 4));
+  EXPECT_THAT(model.tensors[1].entry.shape, ElementsAre(1, 2, 4, 3));
+  std::vector<std::int64_t> begins;
+  for (const PlacedBox& box : model.tensors[0].boxes) begins.push_back(box.begin);
+  EXPECT_THAT(begins, ElementsAre(0, 3, 24, 27));
+  EXPECT_THAT(model.tensors[0].boxes[0].strides, ElementsAre(1, 6));
+  EXPECT_THAT(model.tensors[1].boxes[1].strides, ElementsAre(1, 4));
+  EXPECT_EQ(model.tensors[1].boxes[1].begin, 12);
+}
+
+std::string RefusalOfExperts(const std::vector<LocalTensor>& tensors, std::int64_t experts) {
+  const Facts facts = OfExperts(experts);
+  const std::vector<RankOfModel> ranks = {Rank(0, 0, {tensors})};
+  auto model = JoinRanks(ranks, Arguments(facts));
+  return model ? "" : TakeFailure(model.takeError()).message;
+}
+
+TEST(JoinRanks, NeedsEachExpert) {
+  const auto expert = [](const char* number) {
+    return Tensor(std::string("decoder.layers.0.mlp.experts.local_experts.") + number + ".linear_fc2.bias", {4});
+  };
+  EXPECT_THAT(RefusalOfExperts({expert("1")}, 2), HasSubstr("of tensor-parallel rank 0, with expert 0, and"));
+  EXPECT_THAT(RefusalOfExperts({expert("2")}, 2), HasSubstr("a rank has 2 of the 2 experts that the arguments say"));
+  EXPECT_THAT(RefusalOfExperts({expert("9223372036854775807")}, 2), HasSubstr("a rank has 2 of the 2 experts"));
+  EXPECT_THAT(RefusalOfExperts({Tensor("decoder.layers.0.mlp.experts.experts.linear_fc2.bias", {2, 4})}, 2),
+              HasSubstr("it is not known how ranks share that"));
+  EXPECT_THAT(RefusalOfExperts({Tensor("decoder.layers.0.mlp.experts.weight1", {4, 7})}, 2),
+              HasSubstr("`decoder.layers.0.mlp.experts.weight1` has the shape [4, 7], which the 2 experts of a rank "
+                        "cannot share"));
+  const LocalTensor norm = Tensor("decoder.layers.0.self_attention.linear_proj.bias", {4});
+  const Facts facts = OfExperts(2);
+  const std::vector<RankOfModel> ranks = {Rank(0, 0, {{norm}}),
+                                          Rank(0, 0, {{Tensor("decoder.layers.0.mlp.linear_fc2.bias", {4})}}, 1)};
+  auto model = JoinRanks(ranks, Arguments(facts));
+  ASSERT_FALSE(model);
+  EXPECT_THAT(TakeFailure(model.takeError()).message,
+              HasSubstr("of tensor-parallel rank 0, expert-parallel rank 1, and"));
+}
+
+// Layers of which only some have experts keep their numbers, over stages.
+TEST(JoinRanks, NumbersLayersThatDiffer) {
+  Facts facts = OfExperts(1);
+  facts["args.pipeline_model_parallel_size"] = Fact{FactValue{std::int64_t{2}}, "a.pt"};
+  facts["args.moe_layer_freq"] = Fact{FactValue{std::vector<FactValue>{{std::int64_t{0}}, {std::int64_t{1}}}}, "a.pt"};
+  const std::vector<RankOfModel> ranks = {
+      Rank(0, 0, {{Tensor("decoder.layers.0.mlp.linear_fc2.bias", {4})}}),
+      Rank(1, 0, {{Tensor("decoder.layers.0.mlp.experts.local_experts.0.linear_fc2.bias", {4})}})};
+  const WholeModel model = llvm::cantFail(JoinRanks(ranks, Arguments(facts)));
+  ASSERT_EQ(model.tensors.size(), 2u);
+  EXPECT_EQ(model.tensors[0].entry.key, "decoder.layers.0.mlp.linear_fc2.bias");
+  EXPECT_THAT(model.tensors[0].entry.shape, ElementsAre(4));
+  EXPECT_EQ(model.tensors[1].entry.key, "decoder.layers.1.mlp.experts.experts.linear_fc2.bias");
+  EXPECT_THAT(model.tensors[1].entry.shape, ElementsAre(1, 4));
+  facts["args.num_layers"] = Fact{FactValue{std::int64_t{3}}, "a.pt"};
+  auto other = JoinRanks(ranks, Arguments(facts));
+  ASSERT_FALSE(other);
+  EXPECT_THAT(TakeFailure(other.takeError()).message, HasSubstr("`args.num_layers` is 3, and the ranks have 2 layers"));
+}
+
+// Experts one by one have an extra state each; grouped ones have one for all, of which the loader asks for each part.
+TEST(JoinRanks, KeepsExtraStatesOfExperts) {
+  const std::string before = "decoder.layers.0.mlp.experts.";
+  std::vector<RankOfModel> ranks;
+  for (const std::int64_t rank : {0, 1}) {
+    ranks.push_back(Rank(0, 0, {{Tensor(before + "local_experts.0.linear_fc2.bias", {4})}}, rank));
+    ranks.back().parts[0].extras = {
+        {pytorch::MakeText(before + "local_experts.0.linear_fc2._extra_state"), pytorch::MakeInteger(rank)},
+        {pytorch::MakeText(before + "linear_fc1._extra_state"), pytorch::MakeInteger(5)}};
+  }
+  const Facts facts = OfExperts(2);
+  const WholeModel model = llvm::cantFail(JoinRanks(ranks, Arguments(facts)));
+  std::map<std::string, std::string> found;
+  for (const pytorch::Entry& extra : model.extras) {
+    found[std::string(*pytorch::AsText(*extra.key))] = pytorch::Print(*extra.value);
+  }
+  EXPECT_EQ(found, (std::map<std::string, std::string>{
+                       {"decoder.layers.mlp.experts.experts.linear_fc1._extra_state/shard_0.0_1.2", "None"},
+                       {"decoder.layers.mlp.experts.experts.linear_fc1._extra_state/shard_0.1_1.2", "None"},
+                       {"decoder.layers.mlp.experts.experts.linear_fc2._extra_state/shard_0.0_1.2", "0"},
+                       {"decoder.layers.mlp.experts.experts.linear_fc2._extra_state/shard_0.1_1.2", "1"},
+                   }));
+  EXPECT_TRUE(model.lacks_extras);
 }
 
 TEST(JoinRanks, NeedsEachLayerOfEachRank) {

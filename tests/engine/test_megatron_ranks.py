@@ -71,7 +71,7 @@ def of_last(work: Callable[[Any], None]) -> Callable[[Path], None]:
 
 
 def lose_model(state: Any) -> None:
-    state["model"] = {"language_model": {"embedding": {}}}
+    state["model"] = {"language_model": {"pooler": {}}}
 
 
 def lose_tensor(state: Any) -> None:
@@ -135,7 +135,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
                 "`checkpoint_version` is 1 in"),
     "no version": (lambda folder: change_all(folder, lambda state: state.pop("checkpoint_version")),
                    "`checkpoint_version` is 0 in"),
-    "an older model": (lambda folder: change_all(folder, lose_model), "models from before Megatron Core"),
+    "an older model": (lambda folder: change_all(folder, lose_model), "`language_model.pooler` in the model of"),
     "no model": (of_last(lambda state: state.update(model={})), "holds no tensors of a model, and stages without "
                  "layers are not read"),
     "a tensor": (of_last(lose_tensor), "`decoder.layers.mlp.linear_fc2.weight` is not in layer 3 in the files of "

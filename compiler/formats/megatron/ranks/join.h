@@ -23,6 +23,7 @@ struct ModelPart {
   std::vector<pytorch::Entry> extras;            // Values of modules, by name.
   std::vector<std::vector<StateBuffer>> states;  // Of the optimizer, for each tensor, from its first element on; empty:
                                                  // there are none, or another rank has them.
+  bool is_old = false;                           // Of a model from before Megatron Core; the names are Megatron Core's.
 };
 
 struct RankOfModel {

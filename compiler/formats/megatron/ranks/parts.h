@@ -15,7 +15,8 @@ namespace ucp::megatron {
 bool IsModel(std::string_view key);
 
 // Returns them in the order in which a microbatch passes through them, without states. Fails (kBadData) if a number is
-// left out, and (kUnsupported) for a part without tensors, and for models from before Megatron Core.
+// left out, and (kUnsupported) for a part without tensors, and for tensors of
+// models from before Megatron Core that are not known.
 llvm::Expected<std::vector<ModelPart>> ReadParts(SourceArchives& archives, const SourceArchive& file);
 
 }  // namespace ucp::megatron

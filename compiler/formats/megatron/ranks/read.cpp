@@ -20,6 +20,7 @@
 #include "compiler/formats/identity.h"
 #include "compiler/formats/megatron/ranks/folders.h"
 #include "compiler/formats/megatron/ranks/join.h"
+#include "compiler/formats/megatron/ranks/old_models.h"
 #include "compiler/formats/megatron/ranks/optimizer.h"
 #include "compiler/formats/megatron/ranks/parts.h"
 #include "compiler/formats/megatron/ranks/shards.h"
@@ -35,7 +36,9 @@ namespace {
 using pytorch::ValuePtr;
 
 constexpr std::string_view kRerunState = "rerun_state_machine";
-constexpr double kReadVersion = 3;
+constexpr const char* kTensorRanks = "tensor_model_parallel_size";  // Before there were stages, `model_parallel_size`.
+constexpr double kVersion = 3;                                      // In the order of which rows are read.
+constexpr std::string_view kVersionKey = "checkpoint_version";
 constexpr std::int64_t kMostRanksOfJob = std::int64_t{1} << 20;
 // Arguments that must be the same in the files of all ranks.
 constexpr std::array<const char*, 17> kOfAllRanks = {"tensor_model_parallel_size",
@@ -82,12 +85,16 @@ class Ranks {
     for (const RankFolder& rank : folders) UCP_RETURN_IF_ERROR(ReadRank(rank));
     auto model = JoinRanks(ranks_, arguments_);
     if (!model) return AddContext(model.takeError(), fmt::format("`{}`", folder_));
+    if (llvm::Error error = OrderRows(version_, arguments_, *model)) {
+      return AddContext(std::move(error), fmt::format("`{}`", folder_));
+    }
     if (llvm::Error error = CheckArguments(*model)) return AddContext(std::move(error), fmt::format("`{}`", folder_));
     TakeOptimizer(*model);
     const Training training_of{training().absent_optimizer.empty(), arguments_.IsSet("use_distributed_optimizer")};
     for (const WholeTensor& tensor : model->tensors) AddShards(tensor, training_of, archives_, inventory());
     training().ranks.front().module_extras = std::move(model->extras);
     dcp::TakeEngineEntries(training());
+    RaiseVersion();
     Remark(*model);
     return std::move(checkpoint_);
   }
@@ -119,10 +126,11 @@ class Ranks {
   }
 
   llvm::Error CheckIsRead() {
-    for (const auto& [name, degree] : {std::pair("pipeline_model_parallel_size", &counts_.stages),
-                                       std::pair("tensor_model_parallel_size", &counts_.tensor_ranks),
-                                       std::pair("expert_model_parallel_size", &counts_.expert_ranks)}) {
-      *degree = arguments_.Number(name).value_or(1);
+    for (const auto& [name, degree] :
+         {std::pair("pipeline_model_parallel_size", &counts_.stages), std::pair(kTensorRanks, &counts_.tensor_ranks),
+          std::pair("expert_model_parallel_size", &counts_.expert_ranks)}) {
+      const bool is_old = std::string_view(name) == kTensorRanks && !arguments_.Number(name);
+      *degree = arguments_.Number(is_old ? "model_parallel_size" : name).value_or(1);
       if (*degree >= 1 && *degree <= kMostRanksOfJob) continue;
       return Fail(ErrorCode::kBadData, "`args.{}` is {} in `{}`", name, *degree, first_file_);
     }
@@ -151,29 +159,19 @@ class Ranks {
       return Fail(ErrorCode::kBadData, "`{}` does not hold a dict", file.readable->path());
     }
     RankOfModel& rank = ranks_.emplace_back(RankOfModel{folder, {}});
-    UCP_RETURN_IF_ERROR(CheckVersion(file));
     UCP_RETURN_IF_ERROR(CheckSameArguments(file));
     std::set<std::string_view> keys;
     for (const pytorch::Entry& entry : *entries) {
       const std::string_view key = pytorch::AsText(*entry.key).value_or("");
       keys.insert(key);
       has_rerun_state_ = has_rerun_state_ || key == kRerunState;
-      if (key == "optimizer" || key == kRerunState || IsModel(key)) continue;
+      has_old_seeds_ = has_old_seeds_ || IsOldSeed(key);
+      if (key == "optimizer" || key == kRerunState || IsModel(key) || IsOldSeed(key)) continue;
       UCP_RETURN_IF_ERROR(TakeEntry(file, folder, entry));
     }
     UCP_RETURN_IF_ERROR(CheckLacksNone(file, keys));
     UCP_RETURN_IF_ERROR(ReadModel(file, rank));
     return ReadOptimizer(file, rank);
-  }
-
-  llvm::Error CheckVersion(const SourceArchive& file) const {
-    const ValuePtr said = pytorch::Find(file.root(), "checkpoint_version");
-    const auto version = said ? pytorch::AsDouble(*said) : 0.0;
-    if (version && *version >= kReadVersion) return llvm::Error::success();
-    return Fail(ErrorCode::kUnsupported,
-                "`checkpoint_version` is {} in `{}`, and {} is read: older files have rows in another order or models "
-                "of other names; load the checkpoint with Megatron-LM, and save it again",
-                version ? fmt::to_string(*version) : "no number", file.readable->path(), kReadVersion);
   }
 
   llvm::Error CheckSameArguments(const SourceArchive& file) {
@@ -235,6 +233,7 @@ class Ranks {
 
   llvm::Error ReadModel(const SourceArchive& file, RankOfModel& rank) {
     UCP_ASSIGN_OR_RETURN(rank.parts, ReadParts(archives_, file));
+    UCP_ASSIGN_OR_RETURN(version_, VersionOf(file, std::ranges::any_of(rank.parts, &ModelPart::is_old)));
     const auto said = arguments_.Number("virtual_pipeline_model_parallel_size").value_or(1);
     if (said >= 1 && said == std::ssize(rank.parts)) return llvm::Error::success();
     return Fail(ErrorCode::kBadData,
@@ -337,6 +336,18 @@ class Ranks {
     if (has_optimizer_) inventory().remarks.push_back(unread_ + ". Its weights are read alone");
   }
 
+  // The tensors are those of the newest version.
+  void RaiseVersion() {
+    if (version_ >= kVersion) return;
+    std::erase_if(client().client,
+                  [](const pytorch::Entry& entry) { return pytorch::AsText(*entry.key) == kVersionKey; });
+    client().client.push_back({pytorch::MakeText(std::string(kVersionKey)), pytorch::MakeDouble(kVersion)});
+    inventory().remarks.push_back(
+        fmt::format("`{}` is {}, and the tensors are those of {}: rows of queries, keys and "
+                    "values are put in its order",
+                    kVersionKey, version_, kVersion));
+  }
+
   void Remark(const WholeModel& model) {
     const std::string degrees = arguments_.Degrees();
     std::vector<std::string>& remarks = inventory().remarks;
@@ -345,6 +356,7 @@ class Ranks {
     if (has_rerun_state_) {
       remarks.push_back(fmt::format("`{}` belongs to the ranks that saved, and is left out", kRerunState));
     }
+    if (has_old_seeds_) remarks.push_back("The states of random generators are entries of their own, and are left out");
     if (counts_.expert_ranks > 1) {
       remarks.push_back("Of the states of random generators, those of expert-parallel rank 0 are read");
     }
@@ -364,6 +376,8 @@ class Ranks {
   std::string unread_;                  // Why the optimizer is not read; empty if it is.
   bool has_optimizer_ = false;
   bool has_rerun_state_ = false;
+  bool has_old_seeds_ = false;
+  double version_ = 0;
 };
 
 }  // namespace

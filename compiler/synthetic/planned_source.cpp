@@ -9,8 +9,19 @@
 #include "compiler/synthetic/synthetic_source.h"
 
 namespace ucp {
+namespace {
 
-llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const CompileRequest& request) {
+// Ranks read what they hold, but for elastic jobs, in which each reads the partitions of all.
+FileReaders HoldersOf(const Strategy& strategy, const TargetFiles& saved) {
+  const auto elastic = strategy.options.find("elastic");
+  const bool is_elastic = elastic != strategy.options.end() && elastic->second == "true";
+  return is_elastic ? FileReaders() : saved.readers;
+}
+
+}  // namespace
+
+llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const CompileRequest& request,
+                                         FileReaders* holders) {
   const SourceRequest& asked = request.source;
   if (asked.spec.empty()) {
     return Fail(ErrorCode::kUsage, "`{}` is a strategy, and only a spec says of which tensors; name one", asked.path);
@@ -28,6 +39,7 @@ llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const Compil
   FormatTarget saver(files, saving, from);
   UCP_ASSIGN_OR_RETURN(Sides sides, saver.Meet(std::move(model)));
   UCP_ASSIGN_OR_RETURN(TargetFiles saved, saver.LayOut(sides));
+  if (holders != nullptr) *holders = HoldersOf(from, saved);
   BoundSource source = std::move(sides.source);
   Inventory& inventory = source.checkpoint.inventory;
   inventory.format = from.format;

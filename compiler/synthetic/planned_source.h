@@ -6,11 +6,14 @@
 #include <llvm/Support/Error.h>
 
 #include "compiler/compile/compile_request.h"
+#include "compiler/layout/file_readers.h"
 
 namespace ucp {
 
 // Returns the source of `request`, whose path is a strategy, by its spec. Its training state is one that the request's
-// target can be written from. Fails with kSpec if the spec has errors, with kUsage if no spec is named.
-llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const CompileRequest& request);
+// target can be written from. `holders`, unless it is null, gets the ranks that hold what is in each file; it has no
+// rank if the strategy does not say that. Fails with kSpec if the spec has errors, with kUsage if no spec is named.
+llvm::Expected<BoundSource> BindStrategy(ReadableFileSystem& files, const CompileRequest& request,
+                                         FileReaders* holders = nullptr);
 
 }  // namespace ucp

@@ -3,10 +3,28 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace ucp {
+
+// How the state of a task is cut on so many nodes: what a change of their number moves can be planned from that.
+struct TaskLayouts {
+  std::string spec = {};                                // As SPEC of `ucpc plan`, its --config, and its --set.
+  std::string config = {};                              //
+  std::vector<std::string> set = {};                    //
+  std::map<std::int64_t, std::string> strategies = {};  // By the number of nodes.
+  std::int64_t copies = 2;                              // Of the state of each node, its own included.
+};
+
+// A change between two numbers of nodes of TaskLayouts::strategies.
+struct Change {
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+  bool loses_node = false;  // One of those before.
+  auto operator<=>(const Change&) const = default;
+};
 
 struct Task {
   std::string name = {};
@@ -17,6 +35,8 @@ struct Task {
   double restart_seconds = 0;       // To stop, start, and reach the first iteration.
   double state_bytes = 0;           // Of all of its nodes together.
   std::int64_t nodes = 0;           // Now.
+  TaskLayouts layouts = {};
+  std::map<Change, double> moved = {};  // The bytes of the node that sends or receives most, by PlanTransitions().
 };
 
 struct Cluster {
@@ -30,10 +50,14 @@ struct Cluster {
 // F: the weighted FLOP/s of a task on so many nodes. A task may leave some of them idle; nothing below `least_nodes`.
 double Worth(const Task& task, std::int64_t nodes);
 
-// D_tr: the time from the stop on `from` nodes to the first iteration on `to`. Every node sends or receives its share
-// of the state at the same time, which is largest where there are fewest nodes. An estimate: a plan of the bytes for
-// the two layouts can only move less.
-double TransitionSeconds(const Task& task, std::int64_t from, std::int64_t to, double network);
+// D_tr: the time from the stop on `from` nodes to the first iteration on `to`; with `is_hit`, one of `from` is lost.
+// All nodes send and receive at the same time: the planned bytes of the busiest one, between the layouts of the largest
+// numbers of nodes that have one and are not above `from` and `to`. Without layouts it is an estimate: a node's share
+// of the state, which is largest where there are fewest nodes.
+double TransitionSeconds(const Task& task, std::int64_t from, std::int64_t to, bool is_hit, double network);
+
+// The longest of all transitions of a task.
+double LongestTransition(const Task& task, double network);
 
 // G / D_run: the worth of `to` nodes, less what the transition costs until the next failure of one of `nodes` nodes.
 // `is_hit`: a node of the task failed, so that it stops even if it keeps its number of nodes.

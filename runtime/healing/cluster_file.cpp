@@ -18,6 +18,7 @@ constexpr std::uint64_t kMostClusterBytes = std::uint64_t{64} << 20;
 constexpr double kMostFlops = 1e24;
 constexpr double kLeastWeight = 0.001;
 constexpr double kMostWeight = 1000;
+constexpr std::size_t kMostStrategies = 16;  // Of a task: a plan is made between any two.
 constexpr double kDay = 24 * 60 * 60;
 
 // Reads a value into `target`.
@@ -28,19 +29,55 @@ llvm::Error Into(T& target, llvm::Expected<T> value) {
   return llvm::Error::success();
 }
 
+llvm::Expected<std::int64_t> NodesOf(const std::string& key) {
+  std::int64_t nodes = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), nodes);
+  const bool is_whole = error == std::errc() && end == key.data() + key.size();
+  if (is_whole && nodes >= 1 && nodes <= kMostNodes) return nodes;
+  return Fail(ErrorCode::kUsage, "`{}` is not a number of nodes from 1 to {}", key, kMostNodes);
+}
+
 llvm::Error ReadSpeeds(JsonReader& json, std::vector<double>& speeds) {
   UCP_RETURN_IF_ERROR(json.ReadObject([&](const std::string& key) -> llvm::Error {
-    std::int64_t nodes = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), nodes);
-    if (error != std::errc() || end != key.data() + key.size() || nodes < 1 || nodes > kMostNodes) {
-      return Fail(ErrorCode::kUsage, "`{}` is not a number of nodes from 1 to {}", key, kMostNodes);
-    }
+    UCP_ASSIGN_OR_RETURN(const std::int64_t nodes, NodesOf(key));
     speeds.resize(std::max(speeds.size(), static_cast<std::size_t>(nodes) + 1));
     return AddContext(Into(speeds[static_cast<std::size_t>(nodes)], ReadNumber(json, 0, kMostFlops)),
                       fmt::format("`{}`", key));
   }));
   if (std::ranges::any_of(speeds, [](double speed) { return speed > 0; })) return llvm::Error::success();
   return Fail(ErrorCode::kUsage, "it has no speed above 0");
+}
+
+llvm::Error ReadStrategies(JsonReader& json, std::map<std::int64_t, std::string>& strategies) {
+  return json.ReadObject([&](const std::string& key) -> llvm::Error {
+    UCP_ASSIGN_OR_RETURN(const std::int64_t nodes, NodesOf(key));
+    if (strategies.size() == kMostStrategies) {
+      return Fail(ErrorCode::kUsage, "there are more than {} strategies", kMostStrategies);
+    }
+    return AddContext(Into(strategies[nodes], json.ReadText()), fmt::format("`{}`", key));
+  });
+}
+
+llvm::Error ReadTexts(JsonReader& json, std::vector<std::string>& texts) {
+  return json.ReadArray([&] { return Into(texts.emplace_back(), json.ReadText()); });
+}
+
+void AddLayoutReaders(JsonReader& json, TaskLayouts& layouts, KeyReaders& readers) {
+  readers["spec"] = [&] { return Into(layouts.spec, json.ReadText()); };
+  readers["config"] = [&] { return Into(layouts.config, json.ReadText()); };
+  readers["set"] = [&] { return ReadTexts(json, layouts.set); };
+  readers["strategies"] = [&] { return ReadStrategies(json, layouts.strategies); };
+  readers["copies"] = [&] { return Into(layouts.copies, ReadWhole(json, 1, kMostNodes)); };
+}
+
+llvm::Error CheckLayouts(const Task& task) {
+  const TaskLayouts& layouts = task.layouts;
+  if (layouts.spec.empty() != layouts.strategies.empty()) {
+    return Fail(ErrorCode::kUsage, "it has `{}`, and not `{}`: give both, or neither",
+                layouts.spec.empty() ? "strategies" : "spec", layouts.spec.empty() ? "spec" : "strategies");
+  }
+  if (layouts.spec.empty() || task.state_bytes == 0) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage, "it has `state_bytes` and `strategies`, which both say what a change moves: give one");
 }
 
 llvm::Expected<Task> ReadTask(JsonReader& json, bool is_running) {
@@ -53,8 +90,10 @@ llvm::Expected<Task> ReadTask(JsonReader& json, bool is_running) {
   readers["speeds"] = [&] { return ReadSpeeds(json, task.speeds); };
   readers["restart_seconds"] = [&] { return Into(task.restart_seconds, ReadNumber(json, 0, kDay)); };
   readers["state_bytes"] = [&] { return Into(task.state_bytes, ReadNumber(json, 0, 1e18)); };
+  AddLayoutReaders(json, task.layouts, readers);
   if (is_running) readers["nodes"] = [&] { return Into(task.nodes, ReadWhole(json, 0, kMostNodes)); };
   llvm::Error error = ReadKeys(json, std::move(readers), {"name", "speeds", "restart_seconds"});
+  if (!error) error = CheckLayouts(task);
   if (error) return task.name.empty() ? std::move(error) : AddContext(std::move(error), "`" + task.name + "`");
   if (task.name.empty()) return Fail(ErrorCode::kUsage, "`name` is empty");
   return task;
@@ -106,7 +145,7 @@ llvm::Error CheckTask(const Cluster& cluster, const Task& task) {
     return Fail(ErrorCode::kUsage, "`{}` has no speed on {} to {} nodes: give one in `speeds`", task.name,
                 task.least_nodes, cluster.nodes);
   }
-  const double longest = TransitionSeconds(task, 1, 1, cluster.network);
+  const double longest = LongestTransition(task, cluster.network);
   const double failure = cluster.node_mtbf / static_cast<double>(cluster.nodes);
   if (longest <= failure) return llvm::Error::success();
   return Fail(ErrorCode::kUsage,

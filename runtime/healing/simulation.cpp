@@ -129,10 +129,10 @@ class Simulator {
   }
 
   // From the decision until new iterations: the start, and what was computed since the last version of the state.
-  double RestartSeconds(std::size_t task, std::int64_t from, std::int64_t to) const {
+  double RestartSeconds(std::size_t task, std::int64_t from, std::int64_t to, bool is_hit) const {
     const TraceTimes& times = trace_.times;
     if (IsByHand()) return times.resubmit + times.checkpoint / 2;
-    return TransitionSeconds(cluster_.tasks[task], from, to, cluster_.network) + 1.5 * times.iteration;
+    return TransitionSeconds(cluster_.tasks[task], from, to, is_hit, cluster_.network) + 1.5 * times.iteration;
   }
 
   void Fail(const NodeFailure& failure) {
@@ -158,7 +158,7 @@ class Simulator {
         break;
       case Answer::kNothing:  // It fails while it starts, which begins again.
       case Answer::kRestart:
-        Stop(task, found + RestartSeconds(task, nodes, nodes));
+        Stop(task, found + RestartSeconds(task, nodes, nodes, false));
         break;
       case Answer::kIsolate:
         LoseNode(failure, {ClusterEvent::kNodeLost, task}, found);
@@ -222,19 +222,19 @@ class Simulator {
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const std::int64_t before = cluster_.tasks[i].nodes;
       const bool is_hit = static_cast<int>(i) == hit;
-      if (nodes[i] != before || is_hit) Move(i, before, nodes[i], is_hit ? found : 0);
+      if (nodes[i] != before || is_hit) Move(i, before, nodes[i], is_hit, found);
     }
     for (std::size_t i = 0; i < tasks_.size(); ++i) Give(i, nodes[i]);
   }
 
-  void Move(std::size_t i, std::int64_t before, std::int64_t after, double found) {
+  void Move(std::size_t i, std::int64_t before, std::int64_t after, bool is_hit, double found) {
     SimulatedTask& task = tasks_[i];
     if (policy_ == HealingPolicy::kWait && after < first_[i]) {
       task.until = kNever;
       return;
     }
     if (task.until == kNever) task.until = now_;
-    Stop(i, found + RestartSeconds(i, before, after));
+    Stop(i, (is_hit ? found : 0) + RestartSeconds(i, before, after, is_hit));
     Take(i, after);
   }
 

@@ -56,6 +56,35 @@ class ClusterPlan(ProgramTest):
         plan = self.plans()["node-lost", "b"]
         self.assertEqual((plan["nodes"], plan["waiting"]), ({"a": 0, "b": 7}, ["a"]))
 
+    def test_planned_transitions(self) -> None:
+        """Of 64 elements with 12 bytes each, under ZeRO-3."""
+        (self.folder / "one.ucp").write_text(
+            'ucp 1\ndim rows\nmesh pp, dp, tp\nlayout one {\n  "rows.weight" [rows]\n}\n'
+        )
+        layouts = {
+            "spec": str(self.folder / "one.ucp"),
+            "set": ["rows=64"],
+            "copies": 1,
+            "strategies": {"1": "deepspeed:dp=1,zero=3", "2": "deepspeed:dp=2,zero=3", "4": "deepspeed:dp=4,zero=3"},
+        }
+        planned: dict[str, object] = {**task("a", 1, nodes=4), **layouts}
+        del planned["state_bytes"]
+        self.write([planned])
+        result = self.run_program("ucprun", "cluster", "plan", self.folder / "cluster.json", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        moved = {
+            (change["from"], change["to"]): change["bytes"]
+            for change in json.loads(result.stdout)["transitions"]
+            if not change["loses_node"]
+        }
+        elements = {(1, 1): 0, (2, 2): 0, (4, 4): 0}
+        elements |= {(1, 2): 32, (1, 4): 48, (2, 4): 32, (4, 2): 32, (2, 1): 32, (4, 1): 48}
+        self.assertEqual(moved, {change: 12 * count for change, count in elements.items()})
+        self.write([{**planned, "state_bytes": 1}])
+        result = self.run_program("ucprun", "cluster", "plan", self.folder / "cluster.json")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("`a`: it has `state_bytes` and `strategies`, which both say what a change moves", result.stderr)
+
     def test_refusals(self) -> None:
         """One sentence each, with the file, and nothing printed."""
         for tasks, words in (

@@ -10,7 +10,7 @@
 #include "runtime/driver/commands.h"
 #include "runtime/driver/healing/cluster_commands.h"
 #include "runtime/healing/allocation.h"
-#include "runtime/healing/cluster_file.h"
+#include "runtime/transitions/plan_transitions.h"
 
 namespace ucp {
 namespace {
@@ -85,6 +85,23 @@ void Print(const Cluster& cluster, const NextAllocations& tables) {
   }
 }
 
+llvm::json::Array TransitionsJson(const Cluster& cluster) {
+  llvm::json::Array transitions;
+  for (const std::vector<Task>* tasks : {&cluster.tasks, &cluster.starts}) {
+    for (const Task& task : *tasks) {
+      for (const auto& [change, bytes] : task.moved) {
+        transitions.push_back(llvm::json::Object{{"task", task.name},
+                                                 {"from", change.from},
+                                                 {"to", change.to},
+                                                 {"loses_node", change.loses_node},
+                                                 {"bytes", bytes},
+                                                 {"seconds", task.restart_seconds + bytes / cluster.network}});
+      }
+    }
+  }
+  return transitions;
+}
+
 llvm::json::Object Json(const Cluster& cluster, const NextAllocations& tables) {
   llvm::json::Array plans;
   for (const Row& row : RowsOf(cluster)) {
@@ -103,11 +120,11 @@ llvm::json::Object Json(const Cluster& cluster, const NextAllocations& tables) {
     plan["task"] = row.task.empty() ? llvm::json::Value(nullptr) : llvm::json::Value(row.task);
     plans.push_back(std::move(plan));
   }
-  return llvm::json::Object{{"plans", std::move(plans)}};
+  return llvm::json::Object{{"plans", std::move(plans)}, {"transitions", TransitionsJson(cluster)}};
 }
 
 llvm::Error RunClusterPlan(const ClusterPlanOptions& options) {
-  UCP_ASSIGN_OR_RETURN(const Cluster cluster, ReadClusterFile(RealFiles(), options.tasks));
+  UCP_ASSIGN_OR_RETURN(const Cluster cluster, ReadPlannedCluster(RealFiles(), options.tasks));
   const NextAllocations tables(cluster);
   if (options.json) {
     PrintJson(Json(cluster, tables));

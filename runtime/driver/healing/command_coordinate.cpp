@@ -10,7 +10,7 @@
 #include "runtime/coordinator/ask_coordinator.h"
 #include "runtime/coordinator/coordinator.h"
 #include "runtime/driver/commands.h"
-#include "runtime/healing/cluster_file.h"
+#include "runtime/transitions/plan_transitions.h"
 
 namespace ucp {
 namespace {
@@ -35,7 +35,7 @@ llvm::Error RunCoordinate(CoordinateOptions& options) {
   options.coordinator.port = static_cast<std::uint16_t>(options.port);
   UCP_ASSIGN_OR_RETURN(options.coordinator.secret, ReadSecret(options.secret_file));
   if (!options.tasks.empty()) {
-    UCP_ASSIGN_OR_RETURN(options.coordinator.cluster, ReadClusterFile(RealFiles(), options.tasks));
+    UCP_ASSIGN_OR_RETURN(options.coordinator.cluster, ReadPlannedCluster(RealFiles(), options.tasks));
   }
   return RunCoordinator(options.coordinator, WatchForInterrupts(), Say);
 }

@@ -14,6 +14,7 @@
 #include "runtime/driver/commands.h"
 #include "runtime/healing/cluster_file.h"
 #include "runtime/healing/simulation.h"
+#include "runtime/transitions/plan_transitions.h"
 
 namespace ucp {
 namespace {
@@ -52,7 +53,7 @@ llvm::Error CheckNodes(const SimulateOptions& options, const Cluster& cluster, c
 }
 
 llvm::Expected<std::vector<NamedSimulation>> SimulateAll(const SimulateOptions& options) {
-  UCP_ASSIGN_OR_RETURN(Cluster cluster, ReadClusterFile(RealFiles(), options.tasks));
+  UCP_ASSIGN_OR_RETURN(Cluster cluster, ReadPlannedCluster(RealFiles(), options.tasks));
   UCP_ASSIGN_OR_RETURN(const FailureTrace trace, ReadTraceFile(RealFiles(), options.trace));
   if (options.nodes > 0) {
     cluster.nodes = options.nodes;

@@ -196,8 +196,8 @@ TEST(WorthTest, FewerNodesThanGivenMayBeUsed) {
 
 TEST(WorthTest, TransitionsMoveTheLargestShare) {
   const Task task{.restart_seconds = 60, .state_bytes = 1e12};
-  EXPECT_NEAR(TransitionSeconds(task, 8, 4, 25e9), 70, 1e-9);
-  EXPECT_NEAR(TransitionSeconds(task, 4, 5, 25e9), 70, 1e-9);
+  EXPECT_NEAR(TransitionSeconds(task, 8, 4, false, 25e9), 70, 1e-9);
+  EXPECT_NEAR(TransitionSeconds(task, 4, 5, false, 25e9), 70, 1e-9);
 }
 
 }  // namespace

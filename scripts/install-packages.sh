@@ -13,6 +13,7 @@ packages=(
   libopenmpi-dev openmpi-bin                                       # runs of several ranks
   libmimalloc-dev                                                  # a faster malloc()
   libzstd-dev libtinfo-dev                                         # what LLVM links; items that PyTorch packed
+  libssl-dev                                                       # TLS between a coordinator and its agents
   dpkg-dev                                                         # sources of what a portable build links
   python3 python3-dev python3-venv                                 # the Python package
 )
@@ -22,6 +23,7 @@ test_packages=(
   iproute2    # machines as namespaces of the network
   debootstrap # other releases of Debian, for the archive
   etcd-server # the registry of coordinators
+  openssl     # certificates
 )
 
 fuzz_packages=(clang-19 libclang-rt-19-dev)

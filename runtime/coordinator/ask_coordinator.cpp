@@ -29,21 +29,22 @@ class Lines {
  public:
   explicit Lines(Descriptor socket) : socket_(std::move(socket)) {}
 
+  llvm::Error BeginTls(const TlsSettings& settings, const std::string& host) {
+    tls_.emplace(settings, host);
+    UCP_RETURN_IF_ERROR(Take(""));
+    while (!tls_->is_ready()) UCP_RETURN_IF_ERROR(ReceiveMore());
+    return llvm::Error::success();
+  }
+
   llvm::Error Send(llvm::json::Object object) {
-    const std::string line = LineOf(std::move(object)) + '\n';
-    const ssize_t sent =
-        Uninterrupted([&] { return ::send(socket_.number(), line.data(), line.size(), MSG_NOSIGNAL); });
-    if (sent == std::ssize(line)) return llvm::Error::success();
-    return Fail(ErrorCode::kIo, "send: {}", SystemReason(errno));
+    std::string line = LineOf(std::move(object)) + '\n';
+    if (tls_) tls_->Give(std::exchange(line, ""), line);
+    return SendBytes(line);
   }
 
   llvm::Expected<std::string> Receive() {
-    std::array<char, 65536> bytes{};
     while (received_.find('\n') == std::string::npos && received_.size() < kMostAnswerBytes) {
-      const ssize_t count = Uninterrupted([&] { return ::recv(socket_.number(), bytes.data(), bytes.size(), 0); });
-      if (count < 0) return Fail(ErrorCode::kIo, "recv: {}", SystemReason(errno));
-      if (count == 0) return MakeError(ErrorCode::kIo, "it closes the connection; is the secret another one?");
-      received_.append(bytes.data(), static_cast<std::size_t>(count));
+      UCP_RETURN_IF_ERROR(ReceiveMore());
     }
     const std::size_t end = std::min(received_.find('\n'), received_.size());
     std::string line = received_.substr(0, end);
@@ -52,7 +53,40 @@ class Lines {
   }
 
  private:
+  llvm::Error SendBytes(std::string_view bytes) {
+    const ssize_t sent =
+        Uninterrupted([&] { return ::send(socket_.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL); });
+    if (sent == std::ssize(bytes)) return llvm::Error::success();
+    return Fail(ErrorCode::kIo, "send: {}", SystemReason(errno));
+  }
+
+  llvm::Error ReceiveMore() {
+    std::array<char, 65536> bytes{};
+    const ssize_t count = Uninterrupted([&] { return ::recv(socket_.number(), bytes.data(), bytes.size(), 0); });
+    if (count < 0) return Fail(ErrorCode::kIo, "recv: {}", SystemReason(errno));
+    if (count == 0) {
+      return Fail(ErrorCode::kIo, "it closes the connection; is the secret another one, or does it {}?",
+                  tls_ ? "speak no TLS" : "speak TLS");
+    }
+    return Take({bytes.data(), static_cast<std::size_t>(count)});
+  }
+
+  llvm::Error Take(std::string_view bytes) {
+    if (!tls_) {
+      received_ += bytes;
+      return llvm::Error::success();
+    }
+    std::string answer;
+    const std::size_t before = received_.size();
+    llvm::Error error = tls_->Take(bytes, received_, answer);
+    if (!error) return SendBytes(answer);
+    if (received_.size() == before) return error;
+    llvm::consumeError(std::move(error));  // The last lines come with the end.
+    return llvm::Error::success();
+  }
+
   Descriptor socket_;
+  std::optional<TlsSession> tls_;
   std::string received_;
 };
 
@@ -73,13 +107,14 @@ llvm::Error Greet(Lines& lines, const std::string& secret) {
   return MakeError(ErrorCode::kIo, "it does not know the secret");
 }
 
-llvm::Expected<std::string> Ask(const std::string& host, const std::string& port, const std::string& secret,
+llvm::Expected<std::string> Ask(const std::string& host, const std::string& port, const CoordinatorAccess& access,
                                 const PersonRequest& request) {
   UCP_ASSIGN_OR_RETURN(Descriptor socket, ConnectTcp(host, port));
   const timeval patience{kSecondsToAnswer, 0};
   ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   Lines lines(std::move(socket));
-  UCP_RETURN_IF_ERROR(Greet(lines, secret));
+  if (access.tls) UCP_RETURN_IF_ERROR(lines.BeginTls(*access.tls, host));
+  UCP_RETURN_IF_ERROR(Greet(lines, access.secret));
   llvm::json::Object object{{"type", request.type}};
   if (!request.node.empty()) object["node"] = request.node;
   if (request.from > 0) object["from"] = request.from;
@@ -87,13 +122,13 @@ llvm::Expected<std::string> Ask(const std::string& host, const std::string& port
   return lines.Receive();
 }
 
-llvm::Expected<llvm::json::Object> AskOnce(const std::string& endpoint, const std::string& secret,
+llvm::Expected<llvm::json::Object> AskOnce(const std::string& endpoint, const CoordinatorAccess& access,
                                            const PersonRequest& request) {
   const std::size_t colon = endpoint.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == endpoint.size()) {
     return Fail(ErrorCode::kUsage, "`{}` is not an endpoint such as head:29411", endpoint);
   }
-  llvm::Expected<std::string> line = Ask(endpoint.substr(0, colon), endpoint.substr(colon + 1), secret, request);
+  llvm::Expected<std::string> line = Ask(endpoint.substr(0, colon), endpoint.substr(colon + 1), access, request);
   if (!line) return AddContext(line.takeError(), fmt::format("the coordinator at {}", endpoint));
   llvm::Expected<llvm::json::Value> answer = llvm::json::parse(*line);
   llvm::json::Object* object = answer ? answer->getAsObject() : nullptr;
@@ -120,14 +155,14 @@ llvm::Expected<std::string> ReadSecret(const std::string& path) {
               secret.size(), kLeastSecretBytes);
 }
 
-llvm::Expected<llvm::json::Object> AskCoordinator(const std::string& endpoint, const std::string& secret,
+llvm::Expected<llvm::json::Object> AskCoordinator(const std::string& endpoint, const CoordinatorAccess& access,
                                                   PersonRequest request) {
-  UCP_ASSIGN_OR_RETURN(llvm::json::Object answer, AskOnce(endpoint, secret, request));
+  UCP_ASSIGN_OR_RETURN(llvm::json::Object answer, AskOnce(endpoint, access, request));
   while (const std::optional<std::int64_t> next = answer.getInteger("next")) {
     if (*next <= request.from) return Fail(ErrorCode::kIo, "the coordinator at {} repeats its log", endpoint);
     request.from = *next;
     answer.erase("next");
-    UCP_ASSIGN_OR_RETURN(llvm::json::Object more, AskOnce(endpoint, secret, request));
+    UCP_ASSIGN_OR_RETURN(llvm::json::Object more, AskOnce(endpoint, access, request));
     llvm::json::Array* entries = answer.getArray("entries");
     llvm::json::Array* further = more.getArray("entries");
     if (entries == nullptr || further == nullptr) break;

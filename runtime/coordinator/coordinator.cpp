@@ -134,7 +134,7 @@ llvm::Error Coordinator::Begin(const std::atomic<bool>& stop) {
   }
   now_ = clock_.Now();
   coordination_.Begin(now_);
-  (*say_)(fmt::format("listening at port {}{}", options_->port,
+  (*say_)(fmt::format("listening at port {}{}{}", options_->port, options_->tls ? ", with TLS" : "",
                       only_here ? ", to this machine alone, since no secret is given" : ""));
   return llvm::Error::success();
 }
@@ -226,7 +226,9 @@ void Coordinator::Accept() {
     }
     const auto unproved = std::ranges::count_if(peers_, [](const auto& peer) { return !peer.second.is_proved(); });
     if (static_cast<std::size_t>(unproved) >= kMostUnproved) DropOldestUnproved();
-    peers_.emplace(next_++, Peer(std::move(socket), host, now_));
+    std::optional<TlsSession> tls;
+    if (options_->tls) tls.emplace(*options_->tls);
+    peers_.emplace(next_++, Peer(std::move(socket), host, now_, std::move(tls)));
   }
 }
 

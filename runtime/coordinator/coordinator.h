@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/coordinator/tls.h"
 #include "runtime/healing/cluster.h"
 
 namespace ucp {
@@ -17,6 +18,7 @@ namespace ucp {
 struct CoordinatorOptions {
   std::uint16_t port = 0;
   std::string secret;              // Empty: only this machine is listened to.
+  std::optional<TlsSettings> tls;  // Nothing: messages are not encrypted.
   std::string journal;             // A file; empty: none.
   std::string registry;            // Instead of a file: etcd://HOST:PORT. Without both, nothing is kept.
   std::int64_t spares = 0;         // Of each task; with a cluster, of that.

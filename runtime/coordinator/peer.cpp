@@ -31,7 +31,12 @@ llvm::Error Peer::Read() {
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return llvm::Error::success();
     if (count < 0) return Gone("recv");
     if (count == 0) return MakeError(ErrorCode::kIo, "the other side has closed the connection");
-    received_.append(bytes.data(), static_cast<std::size_t>(count));
+    const std::string_view came(bytes.data(), static_cast<std::size_t>(count));
+    if (tls_) {
+      UCP_RETURN_IF_ERROR(tls_->Take(came, received_, sending_));
+    } else {
+      received_ += came;
+    }
     if (received_.size() <= kMostLineBytes) continue;
     if (received_.rfind('\n', kMostLineBytes) == std::string::npos) {
       return Fail(ErrorCode::kBadData, "its line has more than {} bytes", kMostLineBytes);
@@ -68,7 +73,10 @@ llvm::Error Peer::Greet(std::string_view line, std::string_view secret) {
   return llvm::Error::success();
 }
 
-void Peer::Send(const std::string& line) { sending_ += line + '\n'; }
+void Peer::Send(const std::string& line) {
+  if (tls_) return tls_->Give(line + '\n', sending_);
+  sending_ += line + '\n';
+}
 
 llvm::Error Peer::Flush() {
   while (!sending_.empty()) {
@@ -83,7 +91,9 @@ llvm::Error Peer::Flush() {
 }
 
 void Peer::Close(double now) {
-  if (!closing_) closing_ = now;
+  if (closing_) return;
+  closing_ = now;
+  if (tls_) tls_->End(sending_);
 }
 
 bool Peer::IsOverdue(double now) const {

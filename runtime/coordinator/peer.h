@@ -9,15 +9,17 @@
 #include <string_view>
 
 #include "compiler/files/descriptor.h"
+#include "runtime/coordinator/tls.h"
 
 namespace ucp {
 
 class Peer {
  public:
-  Peer(Descriptor socket, std::string address, double now)
-      : socket_(std::move(socket)), address_(std::move(address)), since_(now) {}
+  Peer(Descriptor socket, std::string address, double now, std::optional<TlsSession> tls)
+      : socket_(std::move(socket)), address_(std::move(address)), since_(now), tls_(std::move(tls)) {}
 
-  // Takes what has come. Fails with kIo when the other side has gone, and with kBadData for a line that is too long.
+  // Takes what has come. Fails with kIo when the other side has gone, and with kBadData for a line that is too long,
+  // and for bytes that are not TLS where that is spoken.
   [[nodiscard]] llvm::Error Read();
   std::optional<std::string> TakeLine();
 
@@ -44,9 +46,10 @@ class Peer {
   Descriptor socket_;
   std::string address_;
   double since_;
+  std::optional<TlsSession> tls_;
   std::string received_;
-  std::string sending_;
-  std::string asked_;  // The texts that both sides prove.
+  std::string sending_;  // Bytes of the socket.
+  std::string asked_;    // The texts that both sides prove.
   std::string answered_;
   std::int64_t version_ = 0;
   bool is_proved_ = false;

@@ -11,6 +11,7 @@
 #include "compiler/files/zstd_stream.h"
 #include "compiler/support/version.h"
 #include "runtime/comm/launcher.h"
+#include "runtime/coordinator/tls.h"
 #include "runtime/driver/commands.h"
 #include "runtime/gpu/open_device.h"
 
@@ -32,8 +33,8 @@ int main(int argc, char** argv) {
       "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault, 3 a comparison found "
       "a difference, 130 interrupted."};
   app.set_version_flag("-V,--version",
-                       fmt::format("ucprun {} ({}, {}, {})", ucp::kVersion, ucp::HasZstd() ? "zstd" : "no zstd",
-                                   ucp::MpiSupport(), ucp::CudaSupport()));
+                       fmt::format("ucprun {} ({}, {}, {}, {})", ucp::kVersion, ucp::HasZstd() ? "zstd" : "no zstd",
+                                   ucp::HasTls() ? "TLS" : "no TLS", ucp::MpiSupport(), ucp::CudaSupport()));
   app.require_subcommand(1);
   int exit_code = 0;
   ucp::AddConvertCommand(app, exit_code);

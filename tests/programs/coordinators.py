@@ -26,13 +26,17 @@ class Agent:
     """One connection."""
 
     def __init__(self, port: int, secret: bytes = SECRET, version: int = 1) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), 20)
+        self.socket = self.connect(port)
         self.file = self.socket.makefile("rb")
         self.say(type="hello", version=version, random="ab" * 32)
         answered = self.hear()["random"]
         self.say(type="proof", proof=proof_of(secret, "agent", "ab" * 32, answered))
         welcome = self.hear()
         self.is_welcome = welcome.get("proof") == proof_of(secret, "coordinator", "ab" * 32, answered)
+
+    def connect(self, port: int) -> socket.socket:
+        """On this machine."""
+        return socket.create_connection(("127.0.0.1", port), 20)
 
     def say(self, **words: object) -> None:
         """One line."""

@@ -35,6 +35,8 @@ class Job:
         self.secret = folder / "secret"
         self.secret.write_text(SECRET + "\n")
         self.registry = ["--journal", str(folder / "journal")]
+        self.more_conf = ""  # Of --rdzv-conf.
+        self.certificate: Path | None = None
         self.endpoints = f"127.0.0.1:{self.port}"
         self.coordinators: list[subprocess.Popen[str]] = []
         self.nodes: dict[str, subprocess.Popen[str]] = {}
@@ -84,7 +86,7 @@ class Job:
 
     def rendezvous(self, node: str) -> list[str]:
         """The options of torchrun that name the coordinator."""
-        settings = f"node={node},secret_file={self.secret},join_timeout=10"
+        settings = f"node={node},secret_file={self.secret},join_timeout=10{self.more_conf}"
         return ["--rdzv-backend", "ucp", "--rdzv-endpoint", self.endpoints, "--rdzv-conf", settings]
 
     def start(self, node: str, nodes: str = "1:2") -> None:

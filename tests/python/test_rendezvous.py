@@ -19,7 +19,7 @@ class Heads:
         self.answers = answers
         self.asked: list[str] = []
 
-    def __call__(self, host: str, port: int, secret: bytes) -> Any:
+    def __call__(self, host: str, port: int, secret: bytes, tls_ca: str | None) -> Any:
         self.asked.append(host)
         if host in self.answers:
             raise self.answers[host]
@@ -31,6 +31,7 @@ def rendezvous(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Without a job. Its method `ask` connects, with the heads that are left after some errors."""
     made: Any = object.__new__(_rendezvous.CoordinatedRendezvous)
     made._endpoints, made._turn, made._secret_file = ENDPOINTS, 0, None
+    made._tls_ca = None
 
     def ask(**answers: Exception) -> tuple[Any, list[str]]:
         heads = Heads(answers)

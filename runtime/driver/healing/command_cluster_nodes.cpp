@@ -20,6 +20,7 @@ namespace {
 struct AskOptions {
   std::string endpoint = "localhost:29411";
   std::string secret_file;
+  std::string tls_ca;
   PersonRequest request;
   bool json = false;
 };
@@ -74,8 +75,13 @@ void PrintLog(const llvm::json::Object& answer) {
 }
 
 llvm::Error RunAsk(const AskOptions& options) {
-  UCP_ASSIGN_OR_RETURN(const std::string secret, ReadSecret(options.secret_file));
-  UCP_ASSIGN_OR_RETURN(llvm::json::Object answer, AskCoordinator(options.endpoint, secret, options.request));
+  CoordinatorAccess access;
+  UCP_ASSIGN_OR_RETURN(access.secret, ReadSecret(options.secret_file));
+  if (!options.tls_ca.empty()) {
+    UCP_RETURN_IF_ERROR(CheckHasTls("--tls-ca"));
+    UCP_ASSIGN_OR_RETURN(access.tls, TlsSettings::OfClient(options.tls_ca));
+  }
+  UCP_ASSIGN_OR_RETURN(llvm::json::Object answer, AskCoordinator(options.endpoint, access, options.request));
   if (options.json) {
     PrintJson(std::move(answer));
   } else if (options.request.type == "status") {
@@ -97,6 +103,10 @@ void AddAskCommand(CLI::App& cluster, int& exit_code, const std::string& name, c
   command->add_option("--endpoint", options->endpoint, "Where the coordinator is; default: localhost:29411")
       ->type_name("HOST:PORT");
   command->add_option("--secret-file", options->secret_file, "The secret of the coordinator")->type_name("FILE");
+  command
+      ->add_option("--tls-ca", options->tls_ca,
+                   "Speak TLS, and take the coordinator's certificate if it is one of these or signed by one")
+      ->type_name("FILE");
   command->add_flag("--json", options->json, has_node ? "Errors as JSON" : "The same as JSON");
   command->callback([options, &exit_code] {
     if (LeavesWorkToFirstRank()) return;
@@ -105,6 +115,14 @@ void AddAskCommand(CLI::App& cluster, int& exit_code, const std::string& name, c
 }
 
 }  // namespace
+
+llvm::Error CheckHasTls(const std::string& option) {
+  if (HasTls()) return llvm::Error::success();
+  return Fail(
+      ErrorCode::kUnsupported,
+      "{}: this ucprun was built without OpenSSL; build it where CMake finds libssl-dev, or leave the option out",
+      option);
+}
 
 void AddClusterNodesCommands(CLI::App& cluster, int& exit_code) {
   AddAskCommand(cluster, exit_code, "status", "The tasks and the nodes of a coordinator.");

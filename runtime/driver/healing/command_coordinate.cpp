@@ -9,7 +9,9 @@
 #include "runtime/command_line/interrupt.h"
 #include "runtime/coordinator/ask_coordinator.h"
 #include "runtime/coordinator/coordinator.h"
+#include "runtime/coordinator/tls.h"
 #include "runtime/driver/commands.h"
+#include "runtime/driver/healing/cluster_commands.h"
 #include "runtime/transitions/plan_transitions.h"
 
 namespace ucp {
@@ -21,6 +23,8 @@ constexpr std::int64_t kMostSpares = 100'000;
 struct CoordinateOptions {
   std::int64_t port = 29411;
   std::string secret_file;
+  std::string tls_certificate;
+  std::string tls_key;
   std::string tasks;
   CoordinatorOptions coordinator;
 };
@@ -34,6 +38,10 @@ void Say(const std::string& line) {
 llvm::Error RunCoordinate(CoordinateOptions& options) {
   options.coordinator.port = static_cast<std::uint16_t>(options.port);
   UCP_ASSIGN_OR_RETURN(options.coordinator.secret, ReadSecret(options.secret_file));
+  if (!options.tls_certificate.empty()) {
+    UCP_RETURN_IF_ERROR(CheckHasTls("--tls-certificate"));
+    UCP_ASSIGN_OR_RETURN(options.coordinator.tls, TlsSettings::OfCoordinator(options.tls_certificate, options.tls_key));
+  }
   if (!options.tasks.empty()) {
     UCP_ASSIGN_OR_RETURN(options.coordinator.cluster, ReadPlannedCluster(RealFiles(), options.tasks));
   }
@@ -63,6 +71,14 @@ void AddCoordinateCommand(CLI::App& app, int& exit_code) {
       ->add_option("--secret-file", options->secret_file,
                    "The secret that agents must know; without one, only this machine is listened to")
       ->type_name("FILE");
+  CLI::Option* certificate = command
+                                 ->add_option("--tls-certificate", options->tls_certificate,
+                                              "Speak TLS alone, with this certificate in PEM, and its authorities")
+                                 ->type_name("FILE");
+  CLI::Option* key = command->add_option("--tls-key", options->tls_key, "The key of --tls-certificate, in PEM")
+                         ->needs(certificate)
+                         ->type_name("FILE");
+  certificate->needs(key);
   command
       ->add_option("--tasks", options->tasks,
                    "The jobs, a JSON file: they share all nodes by what each is worth on how many")

@@ -10,8 +10,11 @@ import os
 import select
 import socket
 import struct
+import time
 from pathlib import Path
 from typing import Any
+
+from ucp_checkpoint._tls import Tls, TlsFailure
 
 PROTOCOL = 1
 _LEAST_SECRET = 16
@@ -65,9 +68,10 @@ def failed(epoch: int, ends: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Link:
-    """The connection. An OSError means that it is gone."""
+    """The connection. An OSError means that it is gone. With `tls_ca`, a file of certificates, it is encrypted."""
 
-    def __init__(self, host: str, port: int, secret: bytes) -> None:
+    def __init__(self, host: str, port: int, secret: bytes, tls_ca: str | None = None) -> None:
+        self._tls: Tls | None = None
         self._socket = socket.create_connection((host, port), timeout=_SECONDS_TO_CONNECT)
         self._received = b""
         try:
@@ -76,7 +80,12 @@ class Link:
                 (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE_MILLISECONDS),
             ):
                 self._socket.setsockopt(level, option, value)
+            if tls_ca:
+                self._tls = Tls(self._socket, tls_ca, host)
             self._greet(secret)
+        except TlsFailure as failure:
+            self._socket.close()
+            raise Refused(str(failure)) from None
         except BaseException:
             self._socket.close()
             raise
@@ -88,24 +97,26 @@ class Link:
 
     def send(self, message: dict[str, Any]) -> None:
         """One line."""
-        self._socket.sendall(line_of(message))
+        if self._tls:
+            self._tls.send(line_of(message))
+        else:
+            self._socket.sendall(line_of(message))
 
     def receive(self, seconds: float) -> list[dict[str, Any]]:
         """The messages that have come, or come within that time."""
-        messages = self._take()
-        if messages:
-            return messages
+        until = time.monotonic() + seconds
         waiting = select.poll()  # Takes descriptors of any number.
         waiting.register(self._socket, select.POLLIN)
-        if not waiting.poll(seconds * 1000):
-            return []
-        received = self._socket.recv(1 << 16)
-        if not received:
-            raise ConnectionResetError("the coordinator has closed the connection")
-        self._received += received
-        if len(self._received) > _MOST_LINE:
-            raise ConnectionResetError("the coordinator's line is too long")
-        return self._take()
+        while not (messages := self._take()):
+            if not waiting.poll(max(0, until - time.monotonic()) * 1000):
+                return []
+            received = self._socket.recv(1 << 16)
+            if not received:
+                raise ConnectionResetError("the coordinator has closed the connection")
+            self._received += self._tls.take(received) if self._tls else received
+            if len(self._received) > _MOST_LINE:
+                raise ConnectionResetError("the coordinator's line is too long")
+        return messages
 
     def close(self) -> None:
         """Nothing is sent any more."""
@@ -135,6 +146,8 @@ class Link:
             except ConnectionResetError:
                 if kind == "welcome":
                     raise Refused("the coordinator does not take the secret of this node") from None
+                if not self._tls:
+                    raise ConnectionResetError("it closes the connection; does it speak TLS (`tls_ca`)?") from None
                 raise
             if not messages:
                 raise TimeoutError("the coordinator does not answer")

@@ -55,6 +55,7 @@ class CoordinatedRendezvous(RendezvousHandler):
         self._patience = float(parameters.get_as_int("join_timeout", _DEFAULT_JOIN_SECONDS) or 0)
         self._name = str(parameters.get("node") or os.environ.get("UCP_NODE") or socket.gethostname())
         self._secret_file = parameters.get("secret_file") or os.environ.get("UCP_SECRET_FILE")
+        self._tls_ca = parameters.get("tls_ca") or os.environ.get("UCP_TLS_CA")
         self._store: Any = None
         link = self._first_link()
         self._address = self._own_address(link)
@@ -154,7 +155,7 @@ class CoordinatedRendezvous(RendezvousHandler):
             host, port = self._endpoints[self._turn]
             self._turn = (self._turn + 1) % len(self._endpoints)
             try:
-                return Link(host, port, secret)
+                return Link(host, port, secret, self._tls_ca)
             except (OSError, Refused) as error:
                 why = why if isinstance(why, Refused) else error
         raise why

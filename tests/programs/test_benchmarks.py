@@ -10,6 +10,8 @@ import sys
 import unittest
 from pathlib import Path
 
+from etcd import IS_NOT_THERE
+
 from programs import GPT_SPEC, PROGRAMS, SOURCE, ProgramTest
 
 SIZES = ["layers=2", "hidden=64", "heads=4", "ffn=256", "vocab=128", "grain=16", "seq=16"]
@@ -109,6 +111,14 @@ class Benchmarks(ProgramTest):
         """The table is the page's: the same traces give the same numbers."""
         page = (SOURCE / "docs" / "healing.md").read_text().split("<!-- table of healing.py -->\n")[1]
         self.assertEqual(self.bench("healing.py"), page.split("<!-- end of table -->")[0].splitlines())
+
+    @unittest.skipIf(IS_NOT_THERE, "NOT RUN: etcd is not installed")
+    def test_takeover(self) -> None:
+        """Both ends of a leader."""
+        lines = self.bench("takeover.py", "--rounds", 1)
+        self.assertEqual(len(lines), 4, lines)
+        for line in lines[2:]:
+            self.assertRegex(line, r"^\| is [a-zA-Z ]+( \| \d+\.\d\d s \(\d+\.\d\d to \d+\.\d\d\)){2} \|$")
 
     def test_healing_agents(self) -> None:
         """Two jobs, of which each loses an agent; a node counts as lost after 5 s."""

@@ -1,6 +1,6 @@
 """takeover.py [--rounds N] [--write]: how long tasks are without a coordinator when the one that leads in etcd ends.
 
-Two coordinators wait and lead in turn. A watch of the leader's key, by the gateway of etcd, hears when the key has gone.
+Two coordinators wait and lead in turn. A watch of the leader's key, by the gateway of etcd, hears when the key goes.
 The rest of the time until the next one listens is all that a watch could make shorter. With --write the table goes into
 docs/healing.md. UCP_BIN names the folder of the programs.
 """

@@ -48,6 +48,17 @@ llvm::Error RunCoordinate(CoordinateOptions& options) {
   return RunCoordinator(options.coordinator, WatchForInterrupts(), Say);
 }
 
+void AddTlsOptions(CLI::App& command, CoordinateOptions& options) {
+  CLI::Option* certificate = command
+                                 .add_option("--tls-certificate", options.tls_certificate,
+                                             "Speak TLS alone, with this certificate in PEM, and its authorities")
+                                 ->type_name("FILE");
+  CLI::Option* key = command.add_option("--tls-key", options.tls_key, "The key of --tls-certificate, in PEM")
+                         ->needs(certificate)
+                         ->type_name("FILE");
+  certificate->needs(key);
+}
+
 }  // namespace
 
 void AddCoordinateCommand(CLI::App& app, int& exit_code) {
@@ -71,14 +82,7 @@ void AddCoordinateCommand(CLI::App& app, int& exit_code) {
       ->add_option("--secret-file", options->secret_file,
                    "The secret that agents must know; without one, only this machine is listened to")
       ->type_name("FILE");
-  CLI::Option* certificate = command
-                                 ->add_option("--tls-certificate", options->tls_certificate,
-                                              "Speak TLS alone, with this certificate in PEM, and its authorities")
-                                 ->type_name("FILE");
-  CLI::Option* key = command->add_option("--tls-key", options->tls_key, "The key of --tls-certificate, in PEM")
-                         ->needs(certificate)
-                         ->type_name("FILE");
-  certificate->needs(key);
+  AddTlsOptions(*command, *options);
   command
       ->add_option("--tasks", options->tasks,
                    "The jobs, a JSON file: they share all nodes by what each is worth on how many")

@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("types", nargs="*", help="these types alone")
     parser.add_argument("--count", type=int, help="so many of all types")
     parser.add_argument("--seconds", type=float, default=600, help="the deadline of one type")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     every = [one for one in sorted(configuration_auto.CONFIG_MAPPING_NAMES) if has_mapping(one)]
     types = given.types or random.Random(SEED).sample(every, given.count or len(every))
     done = lines_of(given.results)

@@ -70,6 +70,7 @@ EYES = {
                       "num_position_embeddings": 16, "deepstack_visual_indexes": [0, 1, 2]},
     "tie_word_embeddings": False,
 }  # fmt: skip
+SOME_DENSE = EXPERTS | {"mlp_only_layers": [1, 3], "shared_expert_intermediate_size": 10, "num_hidden_layers": 5}
 # Types, their sizes, and whether memory and hub differ.
 FAMILIES: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "llama": ([HEAD, SIZES, HEAD | {"tie_word_embeddings": True}], False),
@@ -80,6 +81,7 @@ FAMILIES: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "mixtral": ([SIZES | {"num_local_experts": 5}, HEAD | {"num_local_experts": 5}], True),
     "opt": ([OPT], False),
     "llava": ([LLAVA], True),
+    "flint": ([SOME_DENSE, SOME_DENSE | {"mlp_only_layers": [0, 2, 4]}], True),
 }
 if EVERY_CELL:  # These take longer.
     FAMILIES |= {
@@ -215,6 +217,23 @@ def test_what_else_is_written(specs: Path) -> None:
     text = imported(specs, "gpt_oss").read_text()
     for experts in ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"):
         assert re.search(rf'experts[.]{experts}" += {experts} \[local_experts@ep, ', text), text
+
+
+# Types that no list of heads has, and a line of their specs.
+FURTHER = {
+    "step3p5_vision": "attention_heads * of_2 * head_per_2",
+    "got_ocr2": "in vision_config_global_attn_indexes {",
+    "deepseek_v4": "attention_heads_head_dim_per_o_groups",
+}
+
+
+@EVERY_FAMILY
+@pytest.mark.parametrize("family", FURTHER)
+def test_further_types(family: str, specs: Path) -> None:
+    """Fused projections whose heads are in another order, layers that a list chooses, and groups of heads. The importer
+    itself compares them with transformers."""
+    text = imported(specs, family).read_text()
+    assert "layout hub of" in text and FURTHER[family] in text
 
 
 def test_equal_sizes(specs: Path, tmp_path: Path) -> None:

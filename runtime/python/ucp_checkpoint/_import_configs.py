@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ucp_checkpoint._import_models import NAMES
+from ucp_checkpoint._import_models import NAMES, STAGES
 
 COUNT = 4  # Three to lift the rules from, and one that they are checked at.
 
@@ -29,13 +29,15 @@ DENSE = [(2, 3, 4, 3), (3, 4, 2, 3), (1, 2, 4, 3)]
 SHARED = [(2, 1, 3, 2), (3, 2, 1, 2), (1, 3, 2, 2)]
 PERIODS = [(2, 3, 4, 3), (3, 2, 4, 3)]
 OFFSETS = [(1, 2, 1, 2), (1, 1, 2, 2)]  # Each below the period at its place.
+GROUP = [(3, 2, 5, 4), (2, 5, 3, 4), (5, 3, 2, 4)]
 POOLS = {
     "layers": LAYERS, "experts": EXPERTS, "dense": DENSE, "shared": SHARED, "period": PERIODS, "offset": OFFSETS,
+    "groups": GROUP,
 }  # fmt: skip
-GROUP = [(3, 2, 5, 4), (2, 5, 3, 4), (5, 3, 2, 4)]
 HEADS_OF_ALL = [(12, 6, 18, 12), (6, 18, 12, 24), (18, 12, 6, 24)]  # Each count of key heads divides them.
 PRIMES = [p for p in range(11, 2000) if all(p % d for d in range(2, int(p**0.5) + 1))]
 
+SOME_LAYERS = re.compile(r"(index(es)?|_indices|only_layers|attention_layers)$")
 IGNORED = re.compile(r"(_id|_ids|_index|_token|seed|version|_window|return_.*)$")
 FIXED = {
     r"num_experts_per_tok(en)?|moe_top_?k|top_k(_experts)?|num_selected_experts|moe_k|experts_per_token": 2,
@@ -50,9 +52,10 @@ ROLES = [
     ("kv", r"(\w+_)?num_(key_value|kv)_heads|n_kv_heads|n_head_kv|linear_num_key_heads"),
     ("heads", r"(num_|n_)(attention_)?heads?|\w+_attention_heads|linear_num_value_heads"),
     ("head", r".*head_dim|d_kv|kv_channels"),
+    ("groups", r"o_groups"),
     ("hidden", r"hidden_size|d_model|n_embd|dim|embed_dim|hidden_dim"),
     ("patch", r"patch_size"),
-    ("image", r"image_size|img_size"),
+    ("image", r"(\w+_)?image_size|img_size"),
     ("experts", r"num_(local_)?experts|n_routed_experts|moe_num_experts"),
     ("shared", r"n_shared_experts|num_shared_experts|moe_num_shared_experts"),
     ("ffn", r".*(intermediate|ffn)_(size|dim)|d_ff|n_inner|ffn_hidden_size|shared_expert_intermediate_size"),
@@ -77,8 +80,20 @@ def per_layer(config: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, l
     for key, value in config.items():
         if isinstance(value, dict):
             yield from per_layer(value, (*path, str(key)))
-        elif isinstance(value, list) and value and len(value) in lengths and all(map(_is_kind, value)):
+        elif isinstance(value, list) and len(value) > 1 and len(value) in lengths and all(map(_is_kind, value)):
             yield (*path, str(key)), value
+
+
+def some_layers(config: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, list[int], int]]:
+    """Every list of the numbers of some layers, and how many layers there are."""
+    count = max((value for key, value in config.items() if is_layers(key) and isinstance(value, int)), default=0)
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from some_layers(value, (*path, str(key)))
+        elif isinstance(value, list) and SOME_LAYERS.search(str(key)) and 1 < len(value) < count:
+            is_some = all(isinstance(entry, int) and 0 <= entry < count for entry in value)
+            if is_some and value == sorted(set(value)):
+                yield (*path, key), value, count
 
 
 def is_layers(key: Any) -> bool:
@@ -171,7 +186,7 @@ class Chooser:
             yield from PERMUTED
         elif role == "image":
             patch = self.patches.get(inside, (1,) * COUNT)
-            yield from (_times(patch, scaled(4, sizes)) for sizes in PERMUTED[::-1])
+            yield from (_times(patch, scaled(4, sizes)) for sizes in VARIED[len(PERMUTED) :])  # Unlike any head.
         elif role in POOLS:
             yield from POOLS[role]
         elif role == "head":
@@ -219,7 +234,19 @@ def scaled_down(base: dict[str, Any], values: dict[Path, Any], *, lists: bool) -
             kinds = list(dict.fromkeys(entries))
             size = next(inside[key] for key in before if is_layers(key) and before[key] == len(entries))
             inside[path[-1]] = [kinds[(i // (1 + turn % 3)) % len(kinds)] for i in range(size)] if lists else None
+    for path, some, count in some_layers(base):
+        inside, before = place_of(config, path), place_of(base, path)
+        if path not in values and path[-1] not in STAGES and inside is not None and before is not None:
+            size = next(inside[key] for key in before if is_layers(key) and before[key] == count)
+            inside[path[-1]] = _some_of(size, min(len(some), size - 2), has_first=some[0] == 0)
     return config
+
+
+def _some_of(size: int, few: int, *, has_first: bool) -> list[int]:
+    """The numbers of some layers, others for each count of layers."""
+    rest = few - has_first
+    found = {1 + (size % 3 + number * (size - 1) // rest) % (size - 1) for number in range(rest)}
+    return sorted(found | {0} if has_first else found)
 
 
 def other_sizes(value: int) -> list[int]:

@@ -47,7 +47,7 @@ class Family:
         self._fit()
         self._keep_names()
         self._by_trial()
-        count = max(Build(model, self.config(variant)).count() for variant in range(COUNT))
+        count = self._largest()
         if count > LARGEST:
             raise self._not_small(f"its smallest one has {count} elements, above {LARGEST}")
 
@@ -94,6 +94,25 @@ class Family:
     def _builds(self) -> bool:
         return all(self.shapes(variant) is not None for variant in range(COUNT))
 
+    def _largest(self) -> int:
+        """The elements of the largest of the models."""
+        return max(Build(self.model, self.config(variant)).count() for variant in range(COUNT))
+
+    def _is_useful(self, path: Path) -> bool:
+        """Whether this knob neither makes a model too large nor a size equal wherever rules are taken from."""
+        built = [Build(self.model, self.config(variant)) for variant in range(COUNT)]
+        shared = [name for name in built[0].shapes if all(name in build.shapes for build in built)]
+        for name in shared:
+            for *several, last in zip(*(build.shapes[name] for build in built), strict=True):
+                if len(set(several)) == 1 and last != several[0]:
+                    return False
+        if max(build.count() for build in built) <= LARGEST:
+            return True
+        knobs = self.knobs
+        count, self.knobs = self._largest(), {one: sizes for one, sizes in knobs.items() if one != path}
+        before, self.knobs = self._largest(), knobs
+        return count <= before
+
     def _fit(self) -> None:
         """Knobs that a class does not take small stay as they are."""
         if self._builds():
@@ -105,12 +124,13 @@ class Family:
         given = self.knobs
         wanted = given | {
             path: sizes for path in open_sizes(self.model.base, set())
-            if role_of(path[-1]) == "vocab" and (sizes := self.chooser.choose("vocab", path)) is not None
+            if (sizes := self.chooser.choose(str(role_of(path[-1])), path)) is not None
         }  # fmt: skip
+        unset = {path: wanted[path] for path in wanted if path not in given}
+        vocab = {path: sizes for path, sizes in unset.items() if role_of(path[-1]) == "vocab"}
+        few = {path: wanted[path] for path in given if role_of(path[-1]) in FEW}
         for self.lists in (True, False):
-            unset = {path: wanted[path] for path in wanted if path not in given}
-            few = {path: wanted[path] for path in wanted if role_of(path[-1]) in FEW}
-            for self.knobs in (few | unset, unset):
+            for self.knobs in (few | vocab, vocab, *((few | unset, given | unset) if unset != vocab else ())):
                 if self._builds():
                     self._add(wanted)
                     return
@@ -154,13 +174,14 @@ class Family:
     def _link(self, path: Path, equal: list[Path], wanted: dict[Path, Sizes]) -> None:
         """Adds a knob as one with another of the same value, or with all of them."""
         named = sorted(equal, key=lambda one: one[-1] != path[-1])[:MOST_EQUAL]
-        for several in (*([one] for one in named), [one for one in named if one not in self.knobs]):
-            if not several:
-                continue
+        heads = {one: sizes for one, sizes in wanted.items() if role_of(one[-1]) == "heads" and one not in self.knobs}
+        linked = (*([one] for one in named), [one for one in named if one not in self.knobs])
+        for several, others in itertools.product(filter(None, linked), ({}, heads) if heads else ({},)):
             sizes = self.knobs.get(several[0], wanted[path])
             before = dict(self.knobs)
-            self.knobs |= {one: sizes for one in (*several, path)}
+            self.knobs |= {one: sizes for one in (*several, path)} | others
             if self._builds():
+                before |= others
                 several = self._needed(several, before)
                 first = self.linked.get(several[0], several[0])
                 self.linked |= {one: first for one in (*several, path) if one != first}
@@ -233,7 +254,7 @@ class Family:
             return None
         self.knobs[path] = sizes
         found = self.shapes(0)
-        if found and found != shapes and found.keys() == shapes.keys() and self._builds():
+        if found and found != shapes and found.keys() == shapes.keys() and self._builds() and self._is_useful(path):
             return found
         del self.knobs[path]
         self.chooser.free(sizes)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ucp_checkpoint._import_configs import Path, other_sizes, per_layer, place_of
+from ucp_checkpoint._import_configs import Path, other_sizes, per_layer, place_of, some_layers
 from ucp_checkpoint._import_model import SEEN, Imported
 from ucp_checkpoint._import_models import NAMES, TIED
 
@@ -26,7 +26,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        return ".".join(self.path)
+        return ".".join(map(str, self.path))
 
     @property
     def is_linked(self) -> bool:
@@ -67,7 +67,7 @@ def changes(imported: Imported) -> Iterator[Change]:
     """All of the values that say something of tensors, and those that the spec reads once more without them."""
     config = imported.family.config(SEEN)
     for path, value in _values(config):
-        name = ".".join(path)
+        name = ".".join(map(str, path))
         is_size = name in imported.dims.names and path in imported.family.knobs
         if path != (TIED,) and (others := _others(value, is_size=is_size)):
             yield Change(imported, path, value, others, is_size)
@@ -77,6 +77,9 @@ def changes(imported: Imported) -> Iterator[Change]:
         if len(set(map(str, entries))) > 1:
             is_fact = ".".join(path) in imported.conditions.facts
             yield Change(imported, path, entries, [entries[1:] + entries[:1]], is_fact)
+    for path, entries, count in some_layers(config):
+        is_fact = ".".join(path) in imported.conditions.facts
+        yield Change(imported, path, entries, [sorted((i + 1) % count for i in entries)], is_fact)
 
 
 def _values(config: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:

@@ -13,7 +13,7 @@ from ucp_checkpoint._import_family import Family
 from ucp_checkpoint._import_lift import Part, Stacked, lift, refuse
 from ucp_checkpoint._import_models import TIED, Build, Model, reason_of
 from ucp_checkpoint._import_names import group_names
-from ucp_checkpoint._import_places import Named, Namer, other_dims
+from ucp_checkpoint._import_places import Named, Namer, agree, other_dims
 from ucp_checkpoint._import_sizes import Dims, Sizes, as_word
 from ucp_checkpoint._import_spec import Conditions, Layout, Line, placed, right_side, text_of
 
@@ -46,6 +46,7 @@ class Imported:
         stacked = {id(one.group): one for one in (*memory, *hub)}
         namer = Namer(self.dims, self.family.followers())
         self.parts = [namer.name(part, stacked) for part in self._in_order(parts, memory)]
+        agree(self.parts, stacked)
         self.is_alike = all(list(build.memory) and build.memory.keys() == build.hub.keys() and self._same(build)
                             for build in self.builds)  # fmt: skip
         self.layouts = [self._layout("memory", memory, self.builds[0].ties)]

@@ -35,6 +35,8 @@ HEADS = [
 
 # How a model is run, and the code that belongs to it.
 NOT_SIZES = ("auto_map", "attn_implementation", "experts_implementation", "quantization_config", "dtype", "torch_dtype")
+# The layers of which a backbone returns the outputs.
+STAGES = ("out_features", "out_indices", "stage_names")
 # Objects that say nothing of tensors, and may be long.
 NAMES = ("id2label", "label2id", "task_specific_params")
 
@@ -114,7 +116,7 @@ class Model:
         try:
             self.config_class = types.CONFIG_MAPPING[self.name]
             self.model_class = self._class(described, where)
-            self.base = self.config_class.from_dict(described).to_dict()
+            self.base = _without_stages(self.config_class.from_dict(described).to_dict(), described)
             self.can_tie = isinstance(self.base.get(TIED), bool)
             self.aliases = dict(self._aliases(self.config_class, self.base))
         except Error:
@@ -199,6 +201,15 @@ class Model:
             return getattr(self.transformers, name).config_class is self.config_class
         except Exception:  # An optional package is missing.
             return False
+
+
+def _without_stages(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Without the last stage, which a class derives from its number of layers."""
+    is_derived = len(config.get("out_indices") or ()) < 2
+    return {
+        key: _without_stages(inner, given.get(key) or {}) if isinstance(inner, dict) else inner
+        for key, inner in config.items() if key not in STAGES or key in given or not is_derived
+    }  # fmt: skip
 
 
 def reason_of(error: Exception) -> str:

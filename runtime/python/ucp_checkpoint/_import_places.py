@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ucp_checkpoint._import_lift import Part, Stacked, refuse
 from ucp_checkpoint._import_names import Group
-from ucp_checkpoint._import_sizes import Dims, as_word
+from ucp_checkpoint._import_sizes import Dims, Rules, as_word
 
 # A product of factors, and at the end perhaps a sum of labelled products.
 Node = list["str | list[tuple[str | None, Node]]"]
@@ -57,21 +57,25 @@ class Namer:
                         raise refuse(part.own, f"is counted twice by `{counter}`")
             if axis < counted and len(digits) != 1:
                 raise refuse(part.own, "is in too few layers for a rule to be found")
-        rules = self.dims.of(self._knobs(part))
+        several = self._rules(part)
         for axis, digits in enumerate(part.axes):
             for number, digit in enumerate(digits):
                 if not factors[axis][number]:
-                    found = self.dims.factors(digit.radix, rules)
+                    found = next(filter(None, (self.dims.factors(digit.radix, rules) for rules in several)), None)
                     if found is None:
                         sizes = ", ".join(map(str, digit.radix))
                         raise refuse(part.own, f"has a factor of {sizes}, which does not follow from the configuration")
                     factors[axis][number] = [self._once(name, used) for name in found]
         return Named(part, self._part_name(part.own), factors)
 
-    def _knobs(self, part: Part) -> frozenset[str]:
-        """The values that the part's tensors change with."""
+    def _rules(self, part: Part) -> list[Rules]:
+        """Those of the values that the shapes of the part's tensors change with, and then those of all values beside
+        them, since an order by heads changes no shape."""
         names = [*part.own.names[0].values(), *part.other.names[0].values()]
-        return frozenset[str]().union(*(self.followers.get(name, ()) for name in names))
+        knobs = frozenset[str]().union(*(self.followers.get(name, ()) for name in names))
+        objects = {path.rpartition(".")[0] for path in knobs}
+        beside = frozenset(path for path in self.dims.knobs if path.rpartition(".")[0] in objects)
+        return [self.dims.of(knobs), self.dims.of(beside)]
 
     def _counter(self, part: Part, axis: int, number: int, stacked: dict[int, Stacked]) -> str | None:
         digit = part.axes[axis][number]
@@ -122,6 +126,22 @@ class Namer:
         self.parts.add(name)
         self.dims.taken.add(name)
         return name
+
+
+def agree(parts: list[Named], stacked: dict[int, Stacked]) -> None:
+    """Parts that share an axis name its factors alike: where one of them needs a label there, all have it."""
+    of_group: dict[int, list[tuple[Named, list[str]]]] = {}
+    for named in parts:
+        shapes = [one.shape for one in stacked[id(named.part.other)].arrays]
+        for digits, factors in zip(named.part.axes, named.factors, strict=True):
+            for digit, names in zip(digits, factors, strict=True):
+                if all(radix == shape[digit.axis] for radix, shape in zip(digit.radix, shapes, strict=True)):
+                    of_group.setdefault(id(named.part.other), []).append((named, names))
+    for shared in of_group.values():
+        labelled = {name.split(": ")[1]: name for _, names in shared for name in names if ": " in name}
+        for named, names in shared:
+            every = [name for factors in named.factors for several in factors for name in several]
+            names[:] = [labelled[name] if name in labelled and labelled[name] not in every else name for name in names]
 
 
 def written(node: Node) -> str:

@@ -21,8 +21,9 @@ KEYWORDS = set(
 ALONE = re.compile(r"layers?$|depth$|dense|position|vocab")  # No dimension is a product of these and others.
 HIDDEN = re.compile(r"(^|\.)(hidden_size|d_model|n_embd|embed_dim)$")
 HEADS = re.compile(r"(^|\.)(num_attention_heads|n_heads?|num_heads)$")
-IMAGE = re.compile(r"(^|\.)(image_size|img_size)$")
+IMAGE = re.compile(r"(^|\.|_)(image_size|img_size)$")
 PATCH = re.compile(r"(^|\.)patch_size$")
+LARGEST_MULTIPLE = 8  # Of a size, which no value of the configuration explains.
 MOST_TERMS = 400  # Above, a sum of three fits by chance.
 SIDE = re.compile(r"patch|kernel|merge|factor|stride|shuffle")  # Of a square.
 
@@ -54,6 +55,7 @@ class Rules:
 
     def __init__(self, values: dict[str, Sizes]) -> None:
         self.path_of: dict[Sizes, str] = {}
+        self.constants = {sizes[0] for sizes in values.values() if len(set(sizes)) == 1 and sizes[0] > LARGEST_MULTIPLE}
         for path, sizes in values.items():
             if len(set(sizes)) > 1 and min(sizes) > 0:
                 self.path_of.setdefault(sizes, path)
@@ -125,14 +127,14 @@ class Rules:
         return None
 
     def _twice(self, sizes: Sizes) -> Rule | None:
-        """Twice a sum, perhaps without one of it, as the distances of a window are."""
-        for less in (0, 1):
+        """Twice a sum, perhaps with one more or less, as the distances of a window are."""
+        for less in (0, 1, -1):
             if all((size + less) % 2 == 0 for size in sizes):
                 half = tuple((size + less) // 2 for size in sizes)
                 found = self._sum(half) if not less else None
                 inner = f"( {found.text()} )" if found is not None else _text(self.products.get(half, ()))
                 if inner:
-                    return Rule("-", f"2 * {inner}", "1") if less else Rule("*", "2", inner)
+                    return Rule("-" if less > 0 else "+", f"2 * {inner}", "1") if less else Rule("*", "2", inner)
         return None
 
     def _terms(self, sizes: Sizes) -> Rule | None:
@@ -149,6 +151,14 @@ class Rules:
             rest = tuple(size - a - b for size, a, b in zip(sizes, one, two, strict=True))
             if rest in terms:
                 return Rule("+", f"{text} + {more}", terms[rest])
+        return None
+
+    def fixed(self, sizes: Sizes) -> tuple[tuple[str, ...], int] | None:
+        """A product of values, one of which is the same number at all configurations."""
+        for product, paths in self.products.items():
+            number = sizes[0] // product[0]
+            if number in self.constants and sizes == tuple(number * size for size in product):
+                return paths, number
         return None
 
     def other(self, sizes: Sizes) -> Rule | None:
@@ -201,6 +211,9 @@ class Dims:
             return [str(sizes[0])]
         if sizes in rules.products:
             return [self.named(path) for path in rules.products[sizes]]
+        fixed = rules.fixed(sizes)
+        if fixed is not None:
+            return [*map(self.named, fixed[0]), str(fixed[1])]
         heads = rules.of_heads(sizes)
         if heads is not None:
             return [self.named(heads[0]), self._defined(heads[1], rules)]

@@ -75,6 +75,8 @@ class Conditions:
     ) -> str | None:
         if lists == present:
             return f"{letter} in {self._fact(path)}"
+        if present == [[i for i in range(size) if i not in one] for one, size in zip(lists, sizes, strict=True)]:
+            return f"not {letter} in {self._fact(path)}"
         if any(len(one) != size for one, size in zip(lists, sizes, strict=True)):
             return None
         kinds = sorted({one[i] for one, here in zip(lists, present, strict=True) for i in here}, key=str)

@@ -352,6 +352,7 @@ def test_damaged_bytes(seed: int, ucprun: Path, copy: Path) -> None:
     for _ in range(3):
         content[chance.randrange(pickled, pickled + 4000)] = chance.randrange(256)
     path.write_bytes(content[: chance.randrange(len(content))] if seed % 4 == 0 else content)
-    answer = subprocess.run([str(ucprun), "inspect", str(copy)], capture_output=True, text=True, check=False)
+    command = [str(ucprun), "inspect", str(copy)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert answer.returncode in (0, 2), answer.stderr
     assert answer.returncode == 0 or len(answer.stderr.splitlines()) <= 2

@@ -9,6 +9,7 @@
 #include <array>
 #include <optional>
 #include <string_view>
+#include <tuple>
 
 #include "compiler/formats/megatron/ranks/names.h"
 #include "compiler/formats/megatron/rules/cuts.h"
@@ -61,6 +62,7 @@ class Joiner {
       first_layer_ += layers;
     }
     UCP_RETURN_IF_ERROR(CheckWhole());
+    ExpandExtrasOfExperts();
     AddExtras();
     return std::move(model_);
   }
@@ -96,10 +98,10 @@ class Joiner {
     const auto behind = std::ranges::find_if(part.tensors, [&](const LocalTensor& tensor) {
       return tensor.place.sizes.size() == 2 && NameOf(tensor.name, form_) == wanted;
     });
-    UCP_ASSIGN_OR_RETURN(const auto gates, MatricesIn(gate, name, experts_of_rank_));
+    UCP_ASSIGN_OR_RETURN(const auto gates, MatricesOf(rank, gate, name));
     std::vector<LocalMatrix> behinds;
     if (behind != part.tensors.end()) {
-      UCP_ASSIGN_OR_RETURN(behinds, MatricesIn(*behind, wanted, experts_of_rank_));
+      UCP_ASSIGN_OR_RETURN(behinds, MatricesOf(rank, *behind, wanted));
     }
     const std::int64_t rows = gates.front().sizes[0];
     is_gated_ = !behinds.empty() && rows % 2 == 0 && rows / 2 == behinds.front().sizes[1];
@@ -111,6 +113,13 @@ class Joiner {
                 behinds.empty() ? fmt::format("no matrix `{}`", wanted.name)
                                 : fmt::format("`{}` of [{}]", behind->name, fmt::join(behind->place.sizes, ", ")),
                 rank.folder.file());
+  }
+
+  llvm::Expected<std::vector<LocalMatrix>> MatricesOf(const RankOfModel& rank, const LocalTensor& tensor,
+                                                      const NameInModel& name) const {
+    auto matrices = MatricesIn(tensor, name, experts_of_rank_);
+    if (!matrices) return AddContext(matrices.takeError(), fmt::format("`{}`", rank.folder.file()));
+    return matrices;
   }
 
   // Of layers that differ each tensor has its number in the key.
@@ -141,11 +150,10 @@ class Joiner {
                     "and save it as `torch_dist`",
                     rank.folder.file(), tensor.name);
       }
-      auto matrices = MatricesIn(tensor, name, experts_of_rank_);
-      if (!matrices) return AddContext(matrices.takeError(), fmt::format("`{}`", rank.folder.file()));
+      UCP_ASSIGN_OR_RETURN(const auto matrices, MatricesOf(rank, tensor, name));
       const bool has_states = !part.states.empty() && !part.states[i].empty();
       const Taken taken{rank, tensor, has_states ? &part.states[i] : nullptr, key, name.layer, *cut};
-      for (const LocalMatrix& matrix : *matrices) UCP_RETURN_IF_ERROR(TakeMatrix(taken, matrix));
+      for (const LocalMatrix& matrix : matrices) UCP_RETURN_IF_ERROR(TakeMatrix(taken, matrix));
       // The module has no extra states, and the loader asks for those of experts one by one.
       if (name.has_all_experts && !part.extras.empty()) AddExtrasOfExperts(rank, name, name.name);
     }
@@ -302,7 +310,7 @@ class Joiner {
     const std::int64_t first = rank.folder.expert_rank * experts_of_rank_;
     if (!is_grouped && (name.expert || rank.folder.expert_rank == 0)) {
       const auto expert = name.expert ? std::optional(first + *name.expert) : std::nullopt;
-      TakeExtraOf(name, name.name, expert, entry.value);
+      extras_.push_back({KeyOf(name), PlaceOfLayer(name), expert, entry.value});
     }
     if (!is_grouped) return llvm::Error::success();
     model_.lacks_extras = model_.lacks_extras || !entry.value->is_none();
@@ -310,23 +318,28 @@ class Joiner {
     return llvm::Error::success();
   }
 
-  // `tensor`: of the module. The extra states are empty.
+  // `tensor`: of the module, in the layer.
   void AddExtrasOfExperts(const RankOfModel& rank, const NameInModel& own, std::string_view tensor) {
     if (rank.folder.tensor_rank != 0) return;
-    const std::string name = fmt::format("{}._extra_state", tensor.substr(0, tensor.rfind('.')));
+    NameInModel weight = own;
+    weight.name = fmt::format("{}.weight", tensor.substr(0, tensor.rfind('.')));
     const std::int64_t first = rank.folder.expert_rank * experts_of_rank_;
-    for (std::int64_t expert = 0; expert < experts_of_rank_; ++expert) {
-      TakeExtraOf(own, name, first + expert, pytorch::MakeNone());
+    grouped_.insert({KeyOf(weight), PlaceOfLayer(own), first});
+  }
+
+  // They are empty. Experts whose weights the ranks hold have one each.
+  void ExpandExtrasOfExperts() {
+    for (const auto& [weight, layer, first] : grouped_) {
+      if (!places_.contains(weight)) continue;
+      const std::string key = fmt::format("{}._extra_state", weight.substr(0, weight.rfind('.')));
+      for (std::int64_t expert = first; expert < first + experts_of_rank_; ++expert) {
+        extras_.push_back({key, layer, expert, pytorch::MakeNone()});
+      }
     }
   }
 
-  void TakeExtraOf(const NameInModel& own, const std::string& name, std::optional<std::int64_t> expert,
-                   pytorch::ValuePtr value) {
-    NameInModel renamed = own;
-    renamed.name = name;
-    const bool is_stacked = own.layer && !has_numbers_;
-    extras_.push_back({KeyOf(renamed), is_stacked ? std::optional(first_layer_ + *own.layer) : std::nullopt, expert,
-                       std::move(value)});
+  std::optional<std::int64_t> PlaceOfLayer(const NameInModel& name) const {
+    return name.layer && !has_numbers_ ? std::optional(first_layer_ + *name.layer) : std::nullopt;
   }
 
   // "…/shard_3.5_4.8" for layer 3 of 4 and expert 5 of 8.
@@ -368,6 +381,8 @@ class Joiner {
   std::vector<const LocalTensor*> firsts_;     // Of each tensor, the first part.
   std::vector<std::set<Holder>> seen_;         // Of each tensor.
   std::vector<Extra> extras_;
+  // Of grouped experts: the key of the weight, the layer of a stack, and the rank's first expert.
+  std::set<std::tuple<std::string, std::optional<std::int64_t>, std::int64_t>> grouped_;
 };
 
 }  // namespace

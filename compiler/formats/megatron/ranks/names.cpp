@@ -25,8 +25,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kOfAllExp
 // A layer of experts of Transformer Engine has a norm of its own before the router.
 ModuleForm FormOfRanks(const Arguments& arguments) {
   const bool has_mixtures = arguments.Number("num_experts").has_value();
-  return {!has_mixtures || arguments.Text("transformer_impl") != "transformer_engine",
-          arguments.IsSet("moe_grouped_gemm")};
+  return {!has_mixtures || arguments.Text("transformer_impl") == "local", arguments.IsSet("moe_grouped_gemm")};
 }
 
 bool HasNumberedLayers(const Arguments& arguments) {
@@ -52,7 +51,9 @@ llvm::Expected<std::vector<LocalMatrix>> MatricesIn(const LocalTensor& tensor, c
   if (!name.has_all_experts) return std::vector<LocalMatrix>{{name.expert, place.sizes, 0, {}}};
   const bool is_first = tensor.name.ends_with(kFirst);
   const std::size_t shared = is_first ? 1 : 0;
-  if (place.sizes.size() != 2 || experts < 1 || place.sizes[shared] < experts || place.sizes[shared] % experts != 0) {
+  const bool is_shared = place.sizes.size() == 2 && experts >= 1 && place.elements > 0 &&
+                         place.sizes[shared] >= experts && place.sizes[shared] % experts == 0;
+  if (!is_shared) {
     return Fail(ErrorCode::kBadData, "`{}` has the shape [{}], which the {} experts of a rank cannot share",
                 tensor.name, fmt::join(place.sizes, ", "), experts);
   }

@@ -110,7 +110,7 @@ class PlainReader {
       UCP_RETURN_IF_ERROR(ReadGroup(*common.groups[g], g, dealt.OfGroup(g)));
     }
     common.common_step = step_;
-    return RankOptimizer{DealIntoGroups(common, {}).groups, std::move(unread_)};
+    return RankOptimizer{DealIntoGroups(common, {}).groups, std::move(unread_), std::move(without_step_)};
   }
 
  private:
@@ -145,6 +145,9 @@ class PlainReader {
         unread_ = fmt::format("`{}` has no master of `{}`", file_.path, tensor.name);
       }
       UCP_RETURN_IF_ERROR(ReadStatesOf((*ids)[i], tensor, states));
+      const bool has_step =
+          pytorch::Find(group, kStep) || !unread_.empty() || pytorch::Find(*states_[(*ids)[i]], kStep);
+      if (!has_step) without_step_ = fmt::format("the state of `{}` in `{}` has no `step`", tensor.name, file_.path);
     }
     return llvm::Error::success();
   }
@@ -204,6 +207,7 @@ class PlainReader {
   ValuePtr masters_;
   ValuePtr step_;
   std::string unread_;
+  std::string without_step_;
 };
 
 class DistributedReader {
@@ -212,7 +216,8 @@ class DistributedReader {
       : context_(context), states_(states), rank_(rank), share_(share) {}
 
   // Returns why they are not read, as a sentence; empty if they are. Each part of the model has a buffer of its own.
-  std::string Read() {
+  // Fails (kBadData) for states that the rank does not save.
+  llvm::Expected<std::string> Read() {
     for (const std::string_view name : {"ddp_num_buckets", "num_distributed_optimizer_instances"}) {
       if (context_.arguments.Number(std::string(name)).value_or(1) == 1) continue;
       return fmt::format("the places of its parameters are not known with `args.{}`", name);
@@ -224,8 +229,14 @@ class DistributedReader {
                          share_.count);
     }
     const Value& root = optimizers == nullptr ? states_.root() : *(*optimizers)[share_.number];
-    // Expert-parallel rank 0 has those of the rest.
-    if (root.is_none() && share_.count == 2 && share_.number == 0 && rank_.folder.expert_rank > 0) return "";
+    const bool lacks_rest = share_.count == 2 && share_.number == 0 && rank_.folder.expert_rank > 0;
+    if (lacks_rest) {
+      if (root.is_none()) return "";
+      return Fail(ErrorCode::kBadData,
+                  "`{}` has states that expert-parallel rank 0 alone saves, so it is a copy of another rank's file; "
+                  "copy the whole folder of the save again",
+                  states_.path);
+    }
     const ValuePtr are_joined = pytorch::Find(root, "buckets_coalesced");
     if (!are_joined || !pytorch::AsBool(*are_joined).value_or(false)) {
       return fmt::format("`{}` does not say that its buckets are joined (`buckets_coalesced`)", states_.path);
@@ -342,6 +353,7 @@ llvm::Expected<RankOptimizer> ReadPlainOptimizers(const OptimizerContext& contex
     UCP_ASSIGN_OR_RETURN(RankOptimizer read, reader.Read(*optimizers[i]));
     all.groups.insert(all.groups.end(), read.groups.begin(), read.groups.end());
     if (all.unread.empty()) all.unread = std::move(read.unread);
+    if (!read.without_step.empty()) all.without_step = std::move(read.without_step);
   }
   if (!all.unread.empty()) ForgetStates(rank);
   return all;
@@ -357,7 +369,7 @@ llvm::Expected<RankOptimizer> ReadDistributedOptimizers(const OptimizerContext& 
     UCP_ASSIGN_OR_RETURN(const Common common, KeepGroups(context, file, inner ? *inner : *optimizers[i]));
     const std::vector<OptimizerGroup> groups = DealIntoGroups(common, {}).groups;
     all.groups.insert(all.groups.end(), groups.begin(), groups.end());
-    std::string unread = DistributedReader(context, states, rank, {i, optimizers.size()}).Read();
+    UCP_ASSIGN_OR_RETURN(std::string unread, DistributedReader(context, states, rank, {i, optimizers.size()}).Read());
     if (all.unread.empty()) all.unread = std::move(unread);
   }
   if (!all.unread.empty()) ForgetStates(rank);

@@ -20,6 +20,7 @@ namespace ucp::megatron {
 struct RankOptimizer {
   std::vector<OptimizerGroup> groups;  // Without their parameters.
   std::string unread;                  // Why it is not read, as a sentence; empty if it is.
+  std::string without_step;            // On a parameter whose state has no step, a sentence; empty: all have one.
 };
 
 // The places that the functions below enter things into, and those that they look things up in.
@@ -40,7 +41,8 @@ std::vector<pytorch::ValuePtr> OptimizersIn(const pytorch::ValuePtr& entry);
 llvm::Expected<RankOptimizer> ReadPlainOptimizers(const OptimizerContext& context, const SourceArchive& file,
                                                   const std::vector<pytorch::ValuePtr>& optimizers, RankOfModel& rank);
 
-// `file`: the rank's own, which has `optimizers`; `states` holds the vectors.
+// `file`: the rank's own, which has `optimizers`; `states` holds the vectors. Fails (kBadData) for states that the rank
+// does not save.
 llvm::Expected<RankOptimizer> ReadDistributedOptimizers(const OptimizerContext& context, const SourceArchive& file,
                                                         const std::vector<pytorch::ValuePtr>& optimizers,
                                                         const SourceArchive& states, RankOfModel& rank);

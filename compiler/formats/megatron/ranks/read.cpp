@@ -23,6 +23,7 @@
 #include "compiler/formats/megatron/ranks/old_models.h"
 #include "compiler/formats/megatron/ranks/optimizer.h"
 #include "compiler/formats/megatron/ranks/parts.h"
+#include "compiler/formats/megatron/ranks/same_job.h"
 #include "compiler/formats/megatron/ranks/shards.h"
 #include "compiler/formats/megatron/rules/arguments.h"
 #include "compiler/formats/megatron/rules/groups.h"
@@ -40,29 +41,15 @@ constexpr const char* kTensorRanks = "tensor_model_parallel_size";  // Before th
 constexpr double kVersion = 3;                                      // In the order of which rows are read.
 constexpr std::string_view kVersionKey = "checkpoint_version";
 constexpr std::int64_t kMostRanksOfJob = std::int64_t{1} << 20;
-// Arguments that must be the same in the files of all ranks.
-constexpr std::array<const char*, 17> kOfAllRanks = {"tensor_model_parallel_size",
-                                                     "pipeline_model_parallel_size",
-                                                     "virtual_pipeline_model_parallel_size",
-                                                     "data_parallel_size",
-                                                     "num_layers",
-                                                     "hidden_size",
-                                                     "num_attention_heads",
-                                                     "padded_vocab_size",
-                                                     "swiglu",
-                                                     "num_experts",
-                                                     "expert_model_parallel_size",
-                                                     "expert_tensor_parallel_size",
-                                                     "moe_layer_freq",
-                                                     "untie_embeddings_and_output_weights",
-                                                     "use_distributed_optimizer",
-                                                     "overlap_grad_reduce",
-                                                     "ddp_bucket_size"};
+constexpr std::int64_t kMostExperts = std::int64_t{1} << 14;
 
 class Ranks {
  public:
   Ranks(ReadableFileSystem& files, const std::string& folder)
-      : files_(files), folder_(folder), archives_(files, folder, inventory().storage, training()) {}
+      : files_(files),
+        folder_(folder),
+        job_(folder, inventory().facts),
+        archives_(files, folder, inventory().storage, training()) {}
 
   llvm::Expected<Checkpoint> Describe(const RankPreference& preference, unsigned threads) {
     inventory().format = "megatron";
@@ -83,6 +70,7 @@ class Ranks {
     }
     archives_.ReadAhead(ahead, threads > 1 ? threads - 1 : 0);
     for (const RankFolder& rank : folders) UCP_RETURN_IF_ERROR(ReadRank(rank));
+    UCP_RETURN_IF_ERROR(job_.CheckProcesses());
     auto model = JoinRanks(ranks_, arguments_);
     if (!model) return AddContext(model.takeError(), fmt::format("`{}`", folder_));
     if (llvm::Error error = OrderRows(version_, arguments_, *model)) {
@@ -136,11 +124,19 @@ class Ranks {
     }
     const auto experts = arguments_.Number("num_experts");
     if (!experts) return llvm::Error::success();
-    if (*experts < 1 || *experts > kMostRanksOfJob || *experts % counts_.expert_ranks != 0) {
+    if (*experts < 1 || *experts > kMostExperts || *experts % counts_.expert_ranks != 0) {
       return Fail(ErrorCode::kBadData,
-                  "`args.num_experts` is {} in `{}`, which the {} ranks of `args.expert_model_parallel_size` cannot "
-                  "share evenly",
-                  *experts, first_file_, counts_.expert_ranks);
+                  "`args.num_experts` is {} in `{}`, and 1 to {} are read that the {} ranks of "
+                  "`args.expert_model_parallel_size` can share evenly",
+                  *experts, first_file_, kMostExperts, counts_.expert_ranks);
+    }
+    const std::string modules = arguments_.Text("transformer_impl");
+    if (modules != "local" && modules != "transformer_engine") {
+      return Fail(
+          ErrorCode::kUnsupported,
+          "`args.transformer_impl` is `{}` in `{}`, and layers of experts are read whose norms have the names of "
+          "`local` or of `transformer_engine`; load the checkpoint with Megatron-LM, and save it as `torch_dist`",
+          modules, first_file_);
     }
     const auto cut = arguments_.Number("expert_tensor_parallel_size").value_or(counts_.tensor_ranks);
     if (cut == counts_.tensor_ranks) return llvm::Error::success();
@@ -159,7 +155,7 @@ class Ranks {
       return Fail(ErrorCode::kBadData, "`{}` does not hold a dict", file.readable->path());
     }
     RankOfModel& rank = ranks_.emplace_back(RankOfModel{folder, {}});
-    UCP_RETURN_IF_ERROR(CheckSameArguments(file));
+    UCP_RETURN_IF_ERROR(job_.Take(file));
     std::set<std::string_view> keys;
     for (const pytorch::Entry& entry : *entries) {
       const std::string_view key = pytorch::AsText(*entry.key).value_or("");
@@ -172,27 +168,6 @@ class Ranks {
     UCP_RETURN_IF_ERROR(CheckLacksNone(file, keys));
     UCP_RETURN_IF_ERROR(ReadModel(file, rank));
     return ReadOptimizer(file, rank);
-  }
-
-  llvm::Error CheckSameArguments(const SourceArchive& file) {
-    const ValuePtr args = pytorch::Find(file.root(), "args");
-    std::map<std::string, Fact> facts;
-    if (args) AddFacts("args", *args, file.path, facts);
-    for (const char* name : kOfAllRanks) {
-      const std::string path = fmt::format("args.{}", name);
-      const auto first = inventory().facts.find(path);
-      const auto other = facts.find(path);
-      const bool are_alike = first == inventory().facts.end() || other == facts.end()
-                                 ? first == inventory().facts.end() && other == facts.end()
-                                 : first->second.value == other->second.value;
-      if (are_alike) continue;
-      const ValuePtr value = args ? pytorch::Find(*args, name) : nullptr;
-      return Fail(ErrorCode::kBadData,
-                  "`{}`: `{}` is {} in `{}`, and another value in `{}`; the files are not of one "
-                  "checkpoint",
-                  folder_, path, value ? pytorch::Print(*value) : "missing", file.path, first_file_);
-    }
-    return llvm::Error::success();
   }
 
   // All ranks say the same, but for the states of their random generators.
@@ -286,6 +261,7 @@ class Ranks {
       Leave(std::move(read.unread));
       return llvm::Error::success();
     }
+    if (!read.without_step.empty()) without_step_ = std::move(read.without_step);
     for (std::size_t g = 0; g < read.groups.size(); ++g) {
       OptimizerGroup& group = read.groups[g];
       const auto is_same = [&](const OptimizerGroup& other) { return HaveOneKey(group, other); };
@@ -298,7 +274,7 @@ class Ranks {
       const std::string what = fmt::format("group {} of the optimizer", known - groups_.begin());
       UCP_RETURN_IF_ERROR(CheckAlike(inventory(), what, {first_file_, {}}, known->hyper_parameters, {file.path, {}},
                                      group.hyper_parameters, pytorch::ListLengths::kMustAgree));
-      if (!known->step) known->step = group.step;  // A rank without parameters of a group counts no steps of it.
+      if (!known->step) known->step = group.step;  // A rank may have no parameters of a group to count steps of.
       if (!group.step) continue;
       UCP_RETURN_IF_ERROR(CheckSameStep(training(), known->step, first_file_, group.step, file.path));
     }
@@ -326,6 +302,9 @@ class Ranks {
     Groups dealt = DealIntoGroups(common, parameters);
     if (unread_.empty() && groups_.empty()) unread_ = fmt::format("`{}` has no groups of the optimizer", first_file_);
     Leave(std::move(dealt.unread));
+    if (std::ranges::any_of(groups_, [](const OptimizerGroup& group) { return group.step != nullptr; })) {
+      Leave(without_step_);
+    }
     if (unread_.empty()) {
       for (std::size_t g = 0; g < groups_.size(); ++g) dealt.groups[g].step = groups_[g].step;
       training().groups = std::move(dealt.groups);
@@ -367,6 +346,7 @@ class Ranks {
   const std::string folder_;
   Checkpoint checkpoint_;
   const Arguments arguments_{checkpoint_.inventory.facts};
+  SameJob job_;
   SourceArchives archives_;
   std::string first_file_;
   RankCounts counts_;
@@ -374,6 +354,7 @@ class Ranks {
   std::vector<RankOfModel> ranks_;
   std::vector<OptimizerGroup> groups_;  // Of all ranks, without their parameters.
   std::string unread_;                  // Why the optimizer is not read; empty if it is.
+  std::string without_step_;            // Why not if it counts steps.
   bool has_optimizer_ = false;
   bool has_rerun_state_ = false;
   bool has_old_seeds_ = false;

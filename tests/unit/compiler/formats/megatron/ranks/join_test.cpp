@@ -218,6 +218,8 @@ TEST(JoinRanks, NeedsEachExpert) {
   EXPECT_THAT(RefusalOfExperts({expert("9223372036854775807")}, 2), HasSubstr("a rank has 2 of the 2 experts"));
   EXPECT_THAT(RefusalOfExperts({Tensor("decoder.layers.0.mlp.experts.experts.linear_fc2.bias", {2, 4})}, 2),
               HasSubstr("it is not known how ranks share that"));
+  EXPECT_THAT(RefusalOfExperts({Tensor("decoder.layers.0.mlp.experts.weight1", {0, 2})}, 2),
+              HasSubstr("`decoder.layers.0.mlp.experts.weight1` has the shape [0, 2], which the 2 experts of a rank"));
   EXPECT_THAT(RefusalOfExperts({Tensor("decoder.layers.0.mlp.experts.weight1", {4, 7})}, 2),
               HasSubstr("`decoder.layers.0.mlp.experts.weight1` has the shape [4, 7], which the 2 experts of a rank "
                         "cannot share"));
@@ -256,10 +258,14 @@ TEST(JoinRanks, KeepsExtraStatesOfExperts) {
   const std::string before = "decoder.layers.0.mlp.experts.";
   std::vector<RankOfModel> ranks;
   for (const std::int64_t rank : {0, 1}) {
-    ranks.push_back(Rank(0, 0, {{Tensor(before + "local_experts.0.linear_fc2.bias", {4})}}, rank));
+    ranks.push_back(
+        Rank(0, 0,
+             {{Tensor(before + "local_experts.0.linear_fc2.bias", {4}), Tensor(before + "linear_fc1.weight0", {3, 4})}},
+             rank));
     ranks.back().parts[0].extras = {
         {pytorch::MakeText(before + "local_experts.0.linear_fc2._extra_state"), pytorch::MakeInteger(rank)},
-        {pytorch::MakeText(before + "linear_fc1._extra_state"), pytorch::MakeInteger(5)}};
+        {pytorch::MakeText(before + "linear_fc1._extra_state"), pytorch::MakeInteger(5)},
+        {pytorch::MakeText(before + "linear_fc7._extra_state"), pytorch::MakeInteger(5)}};  // Of no weight.
   }
   const Facts facts = OfExperts(2);
   const WholeModel model = llvm::cantFail(JoinRanks(ranks, Arguments(facts)));

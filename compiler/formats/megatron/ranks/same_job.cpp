@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "compiler/formats/facts.h"
 #include "compiler/formats/megatron/rules/arguments.h"
 #include "compiler/formats/pytorch/values/value_access.h"
 #include "compiler/support/error.h"

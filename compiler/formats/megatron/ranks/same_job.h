@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "compiler/formats/facts.h"
 #include "compiler/formats/source_archives.h"
+#include "compiler/layout/inventory.h"
 
 namespace ucp::megatron {
 

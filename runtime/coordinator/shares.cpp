@@ -84,6 +84,7 @@ Cluster Coordination::ClusterNow(const std::vector<Job*>& jobs, std::int64_t nod
     if (event.kind == ClusterEvent::kNothing && has_lost) {
       event = {ClusterEvent::kNodeLost, cluster.tasks.size()};
       ++task.nodes;
+      task.laid_out = std::ssize(job->members);
     }
     cluster.tasks.push_back(std::move(task));
   }

@@ -2,6 +2,7 @@
 // 2023, section 5). A node is the unit: one machine, all of its GPUs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -20,7 +21,7 @@ struct TaskLayouts {
 
 // A change between two numbers of nodes of TaskLayouts::strategies.
 struct Change {
-  std::int64_t from = 0;
+  std::int64_t from = 0;  // 0: it did not run, and its state comes from storage.
   std::int64_t to = 0;
   bool loses_node = false;  // One of those before.
   auto operator<=>(const Change&) const = default;
@@ -35,6 +36,7 @@ struct Task {
   double restart_seconds = 0;       // To stop, start, and reach the first iteration.
   double state_bytes = 0;           // Of all of its nodes together.
   std::int64_t nodes = 0;           // Now.
+  std::int64_t laid_out = 0;        // Those of its layout, where several of them were lost together; 0: `nodes`.
   TaskLayouts layouts = {};
   std::map<Change, double> moved = {};  // The bytes of the node that sends or receives most, by PlanTransitions().
 };
@@ -52,12 +54,16 @@ double Worth(const Task& task, std::int64_t nodes);
 
 // D_tr: the time from the stop on `from` nodes to the first iteration on `to`; with `is_hit`, one of `from` is lost.
 // All nodes send and receive at the same time: the planned bytes of the busiest one, between the layouts of the largest
-// numbers of nodes that have one and are not above `from` and `to`. Without layouts it is an estimate: a node's share
-// of the state, which is largest where there are fewest nodes.
+// numbers of nodes that have one and are not above `from` and `to`. Below `least_nodes` the task has no layout: what
+// comes from there comes from storage, and nothing moves there. Without layouts it is an estimate: a node's share of
+// the state, which is largest where there are fewest nodes.
 double TransitionSeconds(const Task& task, std::int64_t from, std::int64_t to, bool is_hit, double network);
 
-// The longest of all transitions of a task.
-double LongestTransition(const Task& task, double network);
+// The longest of all transitions of a task that can happen on up to `nodes` nodes.
+double LongestTransition(const Task& task, std::int64_t nodes, double network);
+
+// How many plans between two layouts the tasks of the cluster need.
+std::size_t CountPlans(const Cluster& cluster);
 
 // G / D_run: the worth of `to` nodes, less what the transition costs until the next failure of one of `nodes` nodes.
 // `is_hit`: a node of the task failed, so that it stops even if it keeps its number of nodes.

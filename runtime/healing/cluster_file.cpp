@@ -18,7 +18,8 @@ constexpr std::uint64_t kMostClusterBytes = std::uint64_t{64} << 20;
 constexpr double kMostFlops = 1e24;
 constexpr double kLeastWeight = 0.001;
 constexpr double kMostWeight = 1000;
-constexpr std::size_t kMostStrategies = 16;  // Of a task: a plan is made between any two.
+constexpr std::size_t kMostPlans = 256;          // Of all tasks, each between two strategies.
+constexpr std::int64_t kMostPlannedNodes = 256;  // The bytes of a plan are counted in the cube of its nodes.
 constexpr double kDay = 24 * 60 * 60;
 
 // Reads a value into `target`.
@@ -32,7 +33,7 @@ llvm::Error Into(T& target, llvm::Expected<T> value) {
 llvm::Expected<std::int64_t> NodesOf(const std::string& key) {
   std::int64_t nodes = 0;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), nodes);
-  const bool is_whole = error == std::errc() && end == key.data() + key.size();
+  const bool is_whole = error == std::errc() && end == key.data() + key.size() && !key.starts_with('0');
   if (is_whole && nodes >= 1 && nodes <= kMostNodes) return nodes;
   return Fail(ErrorCode::kUsage, "`{}` is not a number of nodes from 1 to {}", key, kMostNodes);
 }
@@ -51,8 +52,9 @@ llvm::Error ReadSpeeds(JsonReader& json, std::vector<double>& speeds) {
 llvm::Error ReadStrategies(JsonReader& json, std::map<std::int64_t, std::string>& strategies) {
   return json.ReadObject([&](const std::string& key) -> llvm::Error {
     UCP_ASSIGN_OR_RETURN(const std::int64_t nodes, NodesOf(key));
-    if (strategies.size() == kMostStrategies) {
-      return Fail(ErrorCode::kUsage, "there are more than {} strategies", kMostStrategies);
+    if (nodes > kMostPlannedNodes) {
+      return Fail(ErrorCode::kUsage, "there is a strategy on {} nodes, and plans are made for up to {}", nodes,
+                  kMostPlannedNodes);
     }
     return AddContext(Into(strategies[nodes], json.ReadText()), fmt::format("`{}`", key));
   });
@@ -76,8 +78,17 @@ llvm::Error CheckLayouts(const Task& task) {
     return Fail(ErrorCode::kUsage, "it has `{}`, and not `{}`: give both, or neither",
                 layouts.spec.empty() ? "strategies" : "spec", layouts.spec.empty() ? "spec" : "strategies");
   }
-  if (layouts.spec.empty() || task.state_bytes == 0) return llvm::Error::success();
-  return Fail(ErrorCode::kUsage, "it has `state_bytes` and `strategies`, which both say what a change moves: give one");
+  if (layouts.spec.empty()) return llvm::Error::success();
+  if (task.state_bytes != 0) {
+    return Fail(ErrorCode::kUsage,
+                "it has `state_bytes` and `strategies`, which both say what a change moves: give one");
+  }
+  const std::int64_t fewest = layouts.strategies.begin()->first;
+  if (fewest <= task.least_nodes) return llvm::Error::success();
+  return Fail(ErrorCode::kUsage,
+              "`min_nodes` is {}, and the first of `strategies` is on {} nodes: give a strategy for {}, or a larger "
+              "`min_nodes`",
+              task.least_nodes, fewest, task.least_nodes);
 }
 
 llvm::Expected<Task> ReadTask(JsonReader& json, bool is_running) {
@@ -145,7 +156,7 @@ llvm::Error CheckTask(const Cluster& cluster, const Task& task) {
     return Fail(ErrorCode::kUsage, "`{}` has no speed on {} to {} nodes: give one in `speeds`", task.name,
                 task.least_nodes, cluster.nodes);
   }
-  const double longest = LongestTransition(task, cluster.network);
+  const double longest = LongestTransition(task, cluster.nodes, cluster.network);
   const double failure = cluster.node_mtbf / static_cast<double>(cluster.nodes);
   if (longest <= failure) return llvm::Error::success();
   return Fail(ErrorCode::kUsage,
@@ -162,6 +173,12 @@ llvm::Error CheckCluster(const Cluster& cluster) {
       if (!names.insert(task.name).second) return Fail(ErrorCode::kUsage, "two tasks are named `{}`", task.name);
       UCP_RETURN_IF_ERROR(CheckTask(cluster, task));
     }
+  }
+  if (const std::size_t plans = CountPlans(cluster); plans > kMostPlans) {
+    return Fail(ErrorCode::kUsage,
+                "the `strategies` of all tasks need {} plans, one between any two of a task, and at most {} are made: "
+                "give fewer",
+                plans, kMostPlans);
   }
   return CheckSums(cluster);
 }

@@ -74,7 +74,7 @@ class PartCounter {
     });
     AddTensor();
     std::vector<MovedPart> parts;
-    for (const auto& [part, bytes] : bytes_) parts.push_back({part.first, part.second, bytes});
+    for (const auto& [part, bytes] : bytes_) parts.push_back({part.second, part.first, bytes});
     return parts;
   }
 
@@ -96,7 +96,7 @@ class PartCounter {
     for (auto& [needed, runs] : needed_) {
       const auto& [node, record] = needed;
       const Nodes& holders = holders_[plan_.source.record(record).file.index()];
-      bytes_[{node, holders}] += static_cast<std::uint64_t>(ElementsOf(runs) * item_bytes_[record]);
+      bytes_[{holders, node}] += static_cast<std::uint64_t>(ElementsOf(runs) * item_bytes_[record]);
     }
     needed_.clear();
   }
@@ -107,7 +107,7 @@ class PartCounter {
   const StepEnumerator steps_;
   std::map<RecordId, std::int64_t> item_bytes_;
   std::map<std::pair<std::int64_t, RecordId>, std::vector<NeededRun>> needed_;  // Of one tensor, by node.
-  std::map<std::pair<std::int64_t, Nodes>, std::uint64_t> bytes_;
+  std::map<std::pair<Nodes, std::int64_t>, std::uint64_t> bytes_;
 };
 
 // The nodes after a change, by their places, that have in memory what the ranks of nodes `held_by` held.
@@ -134,8 +134,13 @@ double BytesOfBusiestNode(const std::vector<MovedPart>& parts, const std::vector
                           std::int64_t nodes_after, const Placement& copies) {
   std::vector<double> received(static_cast<std::size_t>(nodes_after));
   std::vector<double> sent = received;
+  const Nodes* held_by = nullptr;
+  Nodes places;
   for (const MovedPart& part : parts) {
-    const Nodes places = PlacesOf(part.held_by, kept, copies);
+    if (held_by == nullptr || *held_by != part.held_by) {
+      held_by = &part.held_by;
+      places = PlacesOf(part.held_by, kept, copies);
+    }
     if (std::ranges::binary_search(places, part.to)) continue;
     const auto bytes = static_cast<double>(part.bytes);
     received[static_cast<std::size_t>(part.to)] += bytes;

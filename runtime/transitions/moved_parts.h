@@ -18,7 +18,7 @@ struct MovedPart {
 
 // Adds up the elements that `plan` copies for the ranks of each node: each element once for a node, however many of its
 // ranks and of their states are made of it. `holders`: the ranks that hold what is in each file of the source. A node
-// has neighbouring ranks, equally many each.
+// has neighbouring ranks, equally many each. Parts that the same nodes had follow one another.
 std::vector<MovedPart> MovedParts(const Plan& plan, const FileReaders& holders, std::int64_t nodes_before,
                                   std::int64_t nodes_after);
 

@@ -78,6 +78,7 @@ class ClusterPlan(ProgramTest):
             if not change["loses_node"]
         }
         elements = {(1, 1): 0, (2, 2): 0, (4, 4): 0}
+        elements |= {(0, 1): 64, (0, 2): 32, (0, 4): 16}
         elements |= {(1, 2): 32, (1, 4): 48, (2, 4): 32, (4, 2): 32, (2, 1): 32, (4, 1): 48}
         self.assertEqual(moved, {change: 12 * count for change, count in elements.items()})
         self.write([{**planned, "state_bytes": 1}])

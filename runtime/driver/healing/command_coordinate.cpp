@@ -43,7 +43,7 @@ llvm::Error RunCoordinate(CoordinateOptions& options) {
     UCP_ASSIGN_OR_RETURN(options.coordinator.tls, TlsSettings::OfCoordinator(options.tls_certificate, options.tls_key));
   }
   if (!options.tasks.empty()) {
-    UCP_ASSIGN_OR_RETURN(options.coordinator.cluster, ReadPlannedCluster(RealFiles(), options.tasks));
+    UCP_ASSIGN_OR_RETURN(options.coordinator.cluster, ReadPlannedCluster(RealFiles(), options.tasks, Say));
   }
   return RunCoordinator(options.coordinator, WatchForInterrupts(), Say);
 }

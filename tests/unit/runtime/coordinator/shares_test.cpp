@@ -56,6 +56,27 @@ TEST(SharesTest, ANodeMovesToTheTaskThatLostOne) {
   EXPECT_EQ(shared.lost.front().task, "a");
 }
 
+// The state of `a` lies on four nodes, from where three are far, also when two of them are lost together.
+TEST(SharesTest, TwoNodesThatAreLostTogether) {
+  for (const double bytes : {0.0, 1e17}) {
+    Cluster cluster{
+        .nodes = 6, .node_mtbf = 1e7, .network = 1e11, .tasks = {TaskOf("a", 2, 2, 4), TaskOf("b", 1, 1, 2)}};
+    Task& task = cluster.tasks.front();
+    task.layouts.strategies = {{2, "two"}, {3, "three"}, {4, "four"}};
+    for (const std::int64_t from : {0, 2, 3, 4}) {
+      for (const std::int64_t to : {2, 3, 4}) task.moved[{from, to, false}] = task.moved[{from, to, true}] = 0;
+    }
+    task.moved[{4, 3, true}] = bytes;
+    SharedCluster shared = Started(cluster);
+    const std::vector<std::string> of_a = shared.NodesOf("a");
+    ASSERT_EQ(of_a.size(), 4U);
+    shared.Kill(of_a[0]);
+    shared.Kill(of_a[1]);
+    shared.Pass(25);
+    EXPECT_EQ(shared.CountOf("a"), bytes == 0 ? 3U : 2U);
+  }
+}
+
 TEST(SharesTest, ATaskThatLosesANodeStartsOnceOnly) {
   Cluster cluster = OfFour();
   cluster.tasks.front().least_nodes = 1;

@@ -187,6 +187,26 @@ TEST(AllocationTest, TasksWaitWherePromisesDoNotFit) {
   EXPECT_THAT(tables.After({ClusterEvent::kTaskEnds, 0}).nodes, ElementsAre(0, 2, 1));
 }
 
+// Two tasks on two nodes each, and the first one loses one. Only the planned bytes decide whether it gets one of the
+// other's.
+TEST(AllocationTest, PlannedBytes) {
+  const Task other{.name = "b", .speeds = {0, 1, 1.5}, .restart_seconds = 1, .nodes = 2};
+  Task hit{.name = "a", .speeds = {0, 1, 2}, .restart_seconds = 1, .nodes = 2};
+  hit.layouts.strategies = {{1, "one"}, {2, "two"}};
+  for (const std::int64_t from : {0, 1, 2}) {
+    for (const std::int64_t to : {1, 2}) {
+      for (const bool loses : {false, true}) hit.moved[{from, to, loses}] = 0;
+    }
+  }
+  Cluster cluster{.nodes = 4, .node_mtbf = 1e4, .network = 1, .tasks = {hit, other}};
+  const NextEvent lost{ClusterEvent::kNodeLost, 0};
+  EXPECT_THAT(BestAllocation(cluster, lost).nodes, ElementsAre(2, 1));
+  cluster.tasks[0].moved[{2, 2, false}] = 2000;
+  EXPECT_THAT(BestAllocation(cluster, lost).nodes, ElementsAre(2, 1));
+  cluster.tasks[0].moved[{2, 2, true}] = 2000;
+  EXPECT_THAT(BestAllocation(cluster, lost).nodes, ElementsAre(1, 2));
+}
+
 TEST(WorthTest, FewerNodesThanGivenMayBeUsed) {
   const Task task{.weight = 2, .least_nodes = 2, .speeds = {0, 9, 5, 0, 7}};
   EXPECT_EQ(Worth(task, 1), 0);

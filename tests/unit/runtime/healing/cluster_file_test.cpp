@@ -66,6 +66,8 @@ TEST(ClusterFileTest, Refusals) {
               HasSubstr("`speeds`: `0` is not a number of nodes from 1 to 10000"));
   EXPECT_THAT(RefusalOf(File(R"({"name": "a", "restart_seconds": 1, "speeds": {"9": 1}})")),
               HasSubstr("`a` has no speed on 1 to 8 nodes"));
+  EXPECT_THAT(RefusalOf(File(R"({"name": "a", "restart_seconds": 1, "speeds": {"8": 1, "08": 2}})")),
+              HasSubstr("`speeds`: `08` is not a number of nodes from 1 to 10000"));
   EXPECT_THAT(RefusalOf(File(R"({"name": "a"})")), HasSubstr("it has no `speeds`"));
   EXPECT_THAT(RefusalOf(File(TaskText("a") + "," + TaskText("a"))), HasSubstr("two tasks are named `a`"));
   EXPECT_THAT(RefusalOf(File(TaskText("a", R"(, "min_nodes": 5)") + "," + TaskText("b", R"(, "min_nodes": 4)"))),

@@ -54,6 +54,16 @@ TEST(SimulationTest, ANodeIsLost) {
   EXPECT_NEAR(FlopOf(Four(), trace, HealingPolicy::kWait), 4 * 1000 + 4 * (4000 - 2280), 1e-6);
 }
 
+TEST(SimulationTest, PlannedBytes) {
+  Cluster cluster = Four();
+  Task& task = cluster.tasks.front();
+  task.layouts.strategies = {{1, "one"}, {4, "four"}};
+  task.moved = {{{1, 1, false}, 0},   {{1, 1, true}, 0},    {{1, 4, false}, 7e9}, {{1, 4, true}, 0},
+                {{4, 1, false}, 5e9}, {{4, 1, true}, 30e9}, {{4, 4, false}, 0},   {{4, 4, true}, 0}};
+  EXPECT_NEAR(FlopOf(cluster, TraceOf({{1000, "lost connection"}}), HealingPolicy::kUcp),
+              4 * 1000 + 3 * (5000 - 5.6 - 120 - 30) + 4 * (4000 - 120 - 7), 1e-6);
+}
+
 // With a spare node nobody waits.
 TEST(SimulationTest, ASpareTakesThePlace) {
   const FailureTrace trace = TraceOf({{1000, "lost connection"}});

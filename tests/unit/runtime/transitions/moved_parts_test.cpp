@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -15,6 +14,7 @@
 #include "compiler/compile/compile.h"
 #include "compiler/files/readable_file_system.h"
 #include "compiler/synthetic/planned_source.h"
+#include "tests/unit/runtime/storage/scratch_folder.h"
 
 namespace ucp {
 namespace {
@@ -123,8 +123,7 @@ std::map<std::pair<std::int64_t, std::int64_t>, std::uint64_t> Oracle(const Degr
 
 class MovedPartsTest : public testing::Test {
  protected:
-  MovedPartsTest() : path_(testing::TempDir() + "ucp_moved_parts.ucp") { std::ofstream(path_) << kSmallSpec; }
-  ~MovedPartsTest() override { std::remove(path_.c_str()); }
+  MovedPartsTest() { WriteTestFile(path_, kSmallSpec); }
 
   std::vector<MovedPart> Plan(const Degrees& before, const Degrees& after) const {
     CompileRequest request;
@@ -140,7 +139,8 @@ class MovedPartsTest : public testing::Test {
   }
 
  private:
-  std::string path_;
+  const ScratchFolder folder_;
+  const std::string path_ = folder_.Path("small.ucp");
 };
 
 TEST_F(MovedPartsTest, AsSingleElements) {
@@ -164,8 +164,10 @@ TEST_F(MovedPartsTest, AsSingleElements) {
 // Without ZeRO each data-parallel rank has everything.
 TEST_F(MovedPartsTest, WhatAllHold) {
   const Degrees alike{.tp = 1, .dp = 3, .zero = 0, .nodes = 3};
-  for (const MovedPart& part : Plan(alike, alike)) EXPECT_EQ(part.held_by, (std::vector<std::int64_t>{0, 1, 2}));
-  EXPECT_THAT(BytesOfBusiestNode(Plan(alike, alike), {0, 1, 2}, 3, llvm::cantFail(PlaceMachines(3, 1))), 0);
+  const std::vector<MovedPart> parts = Plan(alike, alike);
+  EXPECT_EQ(parts.size(), 3U);  // One for each node.
+  for (const MovedPart& part : parts) EXPECT_EQ(part.held_by, (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(BytesOfBusiestNode(parts, {0, 1, 2}, 3, llvm::cantFail(PlaceMachines(3, 1))), 0);
 }
 
 TEST(BytesOfBusiestNodeTest, SentAndReceived) {

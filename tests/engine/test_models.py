@@ -254,9 +254,9 @@ def test_refusals(ucprun: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     spec = ["--spec", "models/llama"]
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub", *spec)
-    assert "the model `llama` has no layout `hub`; it has `hf`, `meta` and `megatron`" in said
+    assert "the model `llama` has no layout `hub`; it has `hf`, `meta`, `megatron` and `megatron_stacked`" in said
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub")
-    assert "the model `models/llama` of the catalogue fits, and has the layouts `hf`, `meta` and `megatron`" in said
+    assert "the model `models/llama` of the catalogue fits, and has the layouts `hf`, `meta`, `megatron` and" in said
     (tmp_path / "other").mkdir()
     save_file({"other": torch.zeros(3)}, tmp_path / "other" / "model.safetensors")
     said = refused(ucprun, tmp_path / "other", out, "--to", "safetensors:layout=hub")
@@ -265,7 +265,7 @@ def test_refusals(ucprun: Path, tmp_path: Path) -> None:
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=hub", "--spec", "llama")
     assert "declares no model" in said
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=meta", "--set", "layout=who", *spec)
-    assert "the model `llama` has the layouts `hf`, `meta` and `megatron`" in said
+    assert "the model `llama` has the layouts `hf`, `meta`, `megatron` and `megatron_stacked`" in said
     said = refused(ucprun, folder, out, "--to", "safetensors:layout=hf", "--set", "layout=meta", *spec)
     assert "missing-tensor" in said
 

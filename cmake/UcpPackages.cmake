@@ -57,7 +57,7 @@ if(NOT ZSTD_FOUND)
   message(STATUS "No zstd: items that PyTorch packed with it are refused. Debian has it in libzstd-dev.")
 endif()
 if(NOT UCP_PORTABLE)  # Programs for other distributions link nothing that those may have in another version.
-  find_package(OpenSSL QUIET)
+  find_package(OpenSSL 1.1.1 QUIET)
 endif()
 if(NOT TARGET OpenSSL::SSL)
   message(STATUS "No OpenSSL: coordinators and agents do not speak TLS. Debian has it in libssl-dev.")

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -32,7 +33,11 @@ class Lines {
   llvm::Error BeginTls(const TlsSettings& settings, const std::string& host) {
     tls_.emplace(settings, host);
     UCP_RETURN_IF_ERROR(Take(""));
-    while (!tls_->is_ready()) UCP_RETURN_IF_ERROR(ReceiveMore());
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(kSecondsToAnswer);
+    while (!tls_->is_ready()) {
+      if (std::chrono::steady_clock::now() > until) return NoAnswer();
+      UCP_RETURN_IF_ERROR(ReceiveMore());
+    }
     return llvm::Error::success();
   }
 
@@ -60,9 +65,15 @@ class Lines {
     return Fail(ErrorCode::kIo, "send: {}", SystemReason(errno));
   }
 
+  llvm::Error NoAnswer() const {
+    return Fail(ErrorCode::kIo, "it does not answer in {} s{}", kSecondsToAnswer,
+                tls_ && !tls_->is_ready() ? "; does it speak TLS?" : "");
+  }
+
   llvm::Error ReceiveMore() {
     std::array<char, 65536> bytes{};
     const ssize_t count = Uninterrupted([&] { return ::recv(socket_.number(), bytes.data(), bytes.size(), 0); });
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return NoAnswer();
     if (count < 0) return Fail(ErrorCode::kIo, "recv: {}", SystemReason(errno));
     if (count == 0) {
       return Fail(ErrorCode::kIo, "it closes the connection; is the secret another one, or does it {}?",

@@ -18,7 +18,7 @@ constexpr std::size_t kRandomBytes = 32;
 constexpr double kSecondsToProve = 10;
 constexpr double kSecondsToClose = 2;
 constexpr std::size_t kMostUnsentBytes = std::size_t{1} << 24;
-constexpr std::size_t kReadBytes = std::size_t{1} << 14;
+constexpr std::size_t kReadBytes = std::size_t{1} << 12;
 
 llvm::Error Gone(const char* call) { return Fail(ErrorCode::kIo, "{}: {}", call, SystemReason(errno)); }
 
@@ -26,12 +26,14 @@ llvm::Error Gone(const char* call) { return Fail(ErrorCode::kIo, "{}: {}", call,
 
 llvm::Error Peer::Read() {
   std::array<char, kReadBytes> bytes{};
-  while (true) {
+  const std::size_t most = is_proved_ ? kMostLineBytes : kReadBytes;
+  for (std::size_t taken = 0; taken < most;) {  // Others wait, and records of TLS need not have a text.
     const ssize_t count = Uninterrupted([&] { return ::recv(socket(), bytes.data(), bytes.size(), MSG_DONTWAIT); });
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return llvm::Error::success();
     if (count < 0) return Gone("recv");
     if (count == 0) return MakeError(ErrorCode::kIo, "the other side has closed the connection");
     const std::string_view came(bytes.data(), static_cast<std::size_t>(count));
+    taken += came.size();
     if (tls_) {
       UCP_RETURN_IF_ERROR(tls_->Take(came, received_, sending_));
     } else {
@@ -41,8 +43,9 @@ llvm::Error Peer::Read() {
     if (received_.rfind('\n', kMostLineBytes) == std::string::npos) {
       return Fail(ErrorCode::kBadData, "its line has more than {} bytes", kMostLineBytes);
     }
-    return llvm::Error::success();  // The rest comes when these lines are taken.
+    break;  // The rest comes when these lines are taken.
   }
+  return llvm::Error::success();
 }
 
 std::optional<std::string> Peer::TakeLine() {

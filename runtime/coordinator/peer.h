@@ -18,8 +18,8 @@ class Peer {
   Peer(Descriptor socket, std::string address, double now, std::optional<TlsSession> tls)
       : socket_(std::move(socket)), address_(std::move(address)), since_(now), tls_(std::move(tls)) {}
 
-  // Takes what has come. Fails with kIo when the other side has gone, and with kBadData for a line that is too long,
-  // and for bytes that are not TLS where that is spoken.
+  // Takes what has come, or a part of it: the rest is there for the next call. Fails with kIo when the other side has
+  // gone, and with kBadData for a line that is too long, and for bytes that are not TLS where that is spoken.
   [[nodiscard]] llvm::Error Read();
   std::optional<std::string> TakeLine();
 

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <new>
 #include <utility>
 
 #include "compiler/files/readable_file_system.h"
@@ -32,6 +33,12 @@ std::string ReasonOfOpenSsl() {
   return reason == nullptr ? "the connection or the file ends early" : reason;
 }
 
+template <typename T>
+T* OrNoMemory(T* made) {
+  if (made == nullptr) throw std::bad_alloc();
+  return made;
+}
+
 // Nobody is asked for the password of a key.
 int NoPassword(char* /*text*/, int /*size*/, int /*writes*/, void* /*data*/) { return -1; }
 
@@ -41,7 +48,7 @@ llvm::Error CheckPem(const std::string& path) { return ReadWholeFile(RealFiles()
 }  // namespace
 
 struct TlsSettings::Context {
-  explicit Context(const SSL_METHOD* method) : context(SSL_CTX_new(method)) {
+  explicit Context(const SSL_METHOD* method) : context(OrNoMemory(SSL_CTX_new(method))) {
     SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
@@ -59,7 +66,7 @@ struct TlsSettings::Context {
 
 struct TlsSession::State {
   explicit State(const TlsSettings& settings)
-      : session(SSL_new(settings.context_->context)), in(BIO_new(BIO_s_mem())), out(BIO_new(BIO_s_mem())) {
+      : session(OrNoMemory(SSL_new(settings.context_->context))), in(BIO_new(BIO_s_mem())), out(BIO_new(BIO_s_mem())) {
     SSL_set_bio(session, in, out);
   }
   State(const State&) = delete;
@@ -88,7 +95,9 @@ llvm::Expected<TlsSettings> TlsSettings::OfCoordinator(const std::string& certif
   if (SSL_CTX_use_certificate_chain_file(context->context, certificate.c_str()) != 1) {
     return Fail(ErrorCode::kUsage, "`{}` is not a certificate in PEM: {}", certificate, ReasonOfOpenSsl());
   }
-  if (SSL_CTX_use_PrivateKey_file(context->context, key.c_str(), SSL_FILETYPE_PEM) == 1) return TlsSettings(context);
+  const bool is_its_key = SSL_CTX_use_PrivateKey_file(context->context, key.c_str(), SSL_FILETYPE_PEM) == 1 &&
+                          SSL_CTX_check_private_key(context->context) == 1;  // Also of a key of another kind.
+  if (is_its_key) return TlsSettings(context);
   return Fail(ErrorCode::kUsage, "`{}` is not the key of `{}`, in PEM and without a password: {}", key, certificate,
               ReasonOfOpenSsl());
 }
@@ -100,6 +109,7 @@ llvm::Expected<TlsSettings> TlsSettings::OfClient(const std::string& authorities
     return Fail(ErrorCode::kUsage, "`{}` has no certificate in PEM: {}", authorities, ReasonOfOpenSsl());
   }
   SSL_CTX_set_verify(context->context, SSL_VERIFY_PEER, nullptr);
+  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context->context), X509_V_FLAG_PARTIAL_CHAIN);
   return TlsSettings(context);
 }
 
@@ -111,7 +121,7 @@ TlsSession::TlsSession(const TlsSettings& settings, const std::string& host)
     : state_(std::make_shared<State>(settings)) {
   SSL_set_connect_state(state_->session);
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(state_->session), host.c_str()) != 1) {
-    SSL_set1_host(state_->session, host.c_str());
+    if (SSL_set1_host(state_->session, host.c_str()) != 1) throw std::bad_alloc();
     SSL_set_tlsext_host_name(state_->session, host.c_str());
   }
   ERR_clear_error();

@@ -12,9 +12,10 @@ import socket
 import struct
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ucp_checkpoint._tls import Tls, TlsFailure
+if TYPE_CHECKING:
+    from ucp_checkpoint._tls import Tls
 
 PROTOCOL = 1
 _LEAST_SECRET = 16
@@ -27,7 +28,7 @@ _MOST_TEXT = 1000
 
 
 class Refused(Exception):
-    """The coordinator says no, in one sentence."""
+    """The coordinator says no, or is not taken, in one sentence."""
 
 
 def secret_of(path: str | None) -> bytes:
@@ -67,6 +68,15 @@ def failed(epoch: int, ends: list[dict[str, Any]]) -> dict[str, Any]:
         most = most * 3 // 4
 
 
+def _tls_of(connection: socket.socket, authorities: str, host: str) -> Tls:
+    """Python can be built without OpenSSL, and then works without TLS."""
+    try:
+        from ucp_checkpoint._tls import Tls
+    except ImportError as error:
+        raise Refused(f"`tls_ca` needs Python's module `ssl`, which cannot be imported: {error}") from None
+    return Tls(connection, authorities, host)
+
+
 class Link:
     """The connection. An OSError means that it is gone. With `tls_ca`, a file of certificates, it is encrypted."""
 
@@ -81,11 +91,8 @@ class Link:
             ):
                 self._socket.setsockopt(level, option, value)
             if tls_ca:
-                self._tls = Tls(self._socket, tls_ca, host)
+                self._tls = _tls_of(self._socket, tls_ca, host)
             self._greet(secret)
-        except TlsFailure as failure:
-            self._socket.close()
-            raise Refused(str(failure)) from None
         except BaseException:
             self._socket.close()
             raise
@@ -115,7 +122,7 @@ class Link:
                 raise ConnectionResetError("the coordinator has closed the connection")
             self._received += self._tls.take(received) if self._tls else received
             if len(self._received) > _MOST_LINE:
-                raise ConnectionResetError("the coordinator's line is too long")
+                raise ConnectionAbortedError("the coordinator's line is too long")
         return messages
 
     def close(self) -> None:
@@ -127,7 +134,7 @@ class Link:
         try:
             messages = [json.loads(line) for line in lines]
         except ValueError:
-            raise ConnectionResetError("the coordinator's line is not JSON") from None
+            raise ConnectionAbortedError("the coordinator's line is not JSON") from None
         return [message for message in messages if isinstance(message, dict)]
 
     def _greet(self, secret: bytes) -> None:

@@ -55,7 +55,7 @@ class CoordinatedRendezvous(RendezvousHandler):
         self._patience = float(parameters.get_as_int("join_timeout", _DEFAULT_JOIN_SECONDS) or 0)
         self._name = str(parameters.get("node") or os.environ.get("UCP_NODE") or socket.gethostname())
         self._secret_file = parameters.get("secret_file") or os.environ.get("UCP_SECRET_FILE")
-        self._tls_ca = parameters.get("tls_ca") or os.environ.get("UCP_TLS_CA")
+        self._tls_ca = _tls_ca_of(parameters)
         self._store: Any = None
         link = self._first_link()
         self._address = self._own_address(link)
@@ -186,6 +186,15 @@ class CoordinatedRendezvous(RendezvousHandler):
         is_alone = all(host in ("localhost", "::1") or host.startswith("127.") for host, _ in self._endpoints)
         is_loop = own.startswith("127.") or own == "::1"
         return socket.getfqdn() if is_loop and not is_alone else own
+
+
+def _tls_ca_of(parameters: RendezvousParameters) -> str | None:
+    given: str | None = parameters.get("tls_ca")
+    if given is None:
+        given = os.environ.get("UCP_TLS_CA")
+    if given == "":  # A variable of the shell that is not set must not turn TLS off.
+        raise ValueError("`tls_ca`, or UCP_TLS_CA, is empty; name the file of certificates, or leave it out")
+    return given
 
 
 def _endpoints(endpoints: str) -> list[tuple[str, int]]:

@@ -3,30 +3,35 @@ sockets cannot, so its objects are given bytes, and no socket."""
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
+import time
 from pathlib import Path
 from threading import Lock
 
+from ucp_checkpoint._coordinator import Refused
+
 _READ = 1 << 16
-
-
-class TlsFailure(Exception):
-    """The other side's certificate or its bytes are not taken, in one sentence."""
+_SECONDS_TO_AGREE = 5.0
 
 
 class Tls:
-    """Of a socket whose other end is at `host`; `authorities` is a file of certificates in PEM."""
+    """Of a socket whose other end is at `host`. Its certificate must be in the file `authorities`, in PEM, or signed by
+    one there, as for `ucprun cluster`."""
 
     def __init__(self, connection: socket.socket, authorities: str, host: str) -> None:
         try:
             Path(authorities).read_bytes()
             context = ssl.create_default_context(cafile=authorities)
         except ssl.SSLError as error:
-            raise TlsFailure(f"`{authorities}` has no certificate in PEM: {error.reason}") from None
+            raise Refused(f"`{authorities}` has no certificate in PEM: {error.reason}") from None
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise TlsFailure(f"`{authorities}`: the certificates cannot be read: {why}") from None
+            raise Refused(f"`{authorities}`: the certificates cannot be read: {why}") from None
+        # Versions of Python have different defaults.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         self._socket = connection
         self._lock = Lock()
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -34,9 +39,9 @@ class Tls:
         try:
             self._shake_hands()
         except ssl.SSLCertVerificationError as error:
-            raise TlsFailure(f"its certificate is not taken: {error.verify_message}") from None
+            raise Refused(f"its certificate is not taken: {error.verify_message}") from None
         except ssl.SSLError as error:
-            raise TlsFailure(f"it does not speak TLS as this side does: {error.reason}") from None
+            raise Refused(f"it does not speak TLS as this side does: {error.reason}") from None
 
     def send(self, data: bytes) -> None:
         """All of it."""
@@ -60,6 +65,9 @@ class Tls:
             return said
 
     def _shake_hands(self) -> None:
+        until = time.monotonic() + _SECONDS_TO_AGREE
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
         while True:
             try:
                 self._session.do_handshake()
@@ -67,6 +75,9 @@ class Tls:
                 self._socket.sendall(self._out.read())
             else:
                 return self._socket.sendall(self._out.read())
+            seconds = until - time.monotonic()
+            if seconds <= 0 or not waiting.poll(seconds * 1000):
+                raise TimeoutError(f"it does not answer in {_SECONDS_TO_AGREE:.0f} s; does it speak TLS?")
             received = self._socket.recv(_READ)
             if not received:
                 raise ConnectionResetError("the coordinator has closed the connection; does it speak TLS?")

@@ -290,6 +290,8 @@ def test_layouts_that_differ_in_an_offset_alone(ucprun: Path, tmp_path: Path) ->
     told(ucprun, folder, tmp_path / "centred", "--to", "safetensors:layout=centred", *spec)
     code, said = verify(ucprun, folder, tmp_path / "centred", *spec)
     assert code == 3 and "`model.norm.weight` weight differs" in said
+    shutil.copytree(folder, tmp_path / "unshifted")
+    assert verify(ucprun, folder, tmp_path / "unshifted", *spec)[0] == 0
     command = [ucprun, "diff", folder, tmp_path / "centred", *spec]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 3 and "model.norm.weight" in result.stdout, result
@@ -316,7 +318,8 @@ def test_ranks_that_share_the_work(ucprun: Path, tmp_path: Path) -> None:
 def test_megatron_core_adds_it_back(
     dtype: str, wanted: str, ucprun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The converter of megatron-core computes `val + 1.0` of norms with `layernorm_zero_centered_gamma`."""
+    """The converter of megatron-core computes `val + 1.0` of norms with `layernorm_zero_centered_gamma`. Its method is
+    private, and is that of version 0.16.1."""
     from megatron.core.export.export_config import ExportConfig
     from megatron.core.export.trtllm.trtllm_weights_converter import (
         single_device_trtllm_model_weights_converter as converter,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string_view>
 #include <vector>
@@ -24,14 +25,20 @@ std::string PlaceOf(const BoundSpec& bound, const TensorDeclaration& declaration
   return bound.spec.LineOf(declaration.name.range);
 }
 
+bool HasOffsets(const BoundSpec& bound) {
+  return std::ranges::any_of(
+      bound.tensors, [&](const BoundTensor& tensor) { return bound.spec.tensors[tensor.declaration].offset != 0; });
+}
+
 }  // namespace
 
 llvm::Expected<std::map<std::string, std::int64_t>> OffsetsBetween(const LayoutOfModel& source,
                                                                    const LayoutOfModel& target,
                                                                    const CommonOfTensors& common) {
+  std::map<std::string, std::int64_t> offsets;
+  if (!HasOffsets(source.bound) && !HasOffsets(target.bound)) return offsets;
   const auto of_source = DeclarationsOf(source.bound);
   const auto of_target = DeclarationsOf(target.bound);
-  std::map<std::string, std::int64_t> offsets;
   std::map<std::string_view, const std::string*> first;  // The target's tensor that said so.
   for (const auto& [name, elements] : common) {
     const TensorDeclaration& stored = *of_target.at(name);

@@ -4,6 +4,8 @@
 
 #include <llvm/Support/Error.h>
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@ struct WholeStatesRun {
   std::vector<WholeTensor> tensors;  // Rank 0 alone knows which of them are the model's.
   TrainingOfCheckpoint training;     // At rank 0.
   std::string layout;                // At rank 0: that the checkpoint has, of the spec's model; empty without one.
+  std::map<std::string, std::int64_t> offsets;  // At rank 0: the spec's for `tensors`, by name; 0 is left out.
 };
 llvm::Expected<WholeStatesRun> ShareWholeStates(ReadableFileSystem& files, const SourceRequest& request,
                                                 const ExecutionOptions& options, FilesOfAllRanks* nodes = nullptr);
@@ -39,6 +42,7 @@ struct DigestedSource {
   std::vector<WholeTensor> tensors;  // As above, and so are the next.
   TrainingOfCheckpoint training;
   std::string layout;
+  std::map<std::string, std::int64_t> offsets;
   EngineReport report;  // Rank 0's.
 };
 llvm::Expected<DigestedSource> DigestSource(ReadableFileSystem& files, const SourceRequest& request,

@@ -129,6 +129,8 @@ llvm::Expected<SyntheticCheck> CheckSynthetic(ReadableFileSystem& files, const S
   }
   check.source.tensors = std::move(whole.tensors);
   check.source.run = std::move(whole.run);
+  check.source.layout = std::move(whole.layout);
+  check.source.offsets = std::move(whole.offsets);
   return check;
 }
 

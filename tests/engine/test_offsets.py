@@ -4,6 +4,7 @@ of transformers whose norms multiply with 1 + w."""
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -265,6 +266,8 @@ def test_verify_compares_after_the_offset(ucprun: Path, tmp_path: Path) -> None:
     code, said = verify(ucprun, folder, tmp_path / "centred", *spec)
     assert code == 0, said
     assert f"weights and masters of 2 tensors of {folder} are compared after an offset, rounded" in said
+    for pair, count in (((folder, tmp_path / "centred"), 2), ((folder, folder), 0)):
+        assert json.loads(verify(ucprun, *pair, "--json", *spec)[1])["offset_tensors"] == count
     code, said = verify(ucprun, tmp_path / "centred", folder, *spec)
     assert code == 3 and "`last` weight differs" in said and "`layers.0.w`" not in said
     unshifted = {"norms": plain["layers.0.norm"].view(64, 1), "w": plain["layers.0.w"][None], "last": plain["last"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -51,21 +52,50 @@ def test_every_pair_of_layouts(model: str, source: str, target: str, ucprun: Pat
     assert sorted(shifted) == (norms if target.startswith("megatron") else [])
 
 
-@pytest.mark.parametrize("arguments", [{}, {"apply_layernorm_1p": False}, {"apply_layernorm_1p": True}], ids=str)
-def test_the_checkpoint_says_it(arguments: dict[str, Any], ucprun: Path, tmp_path: Path) -> None:
-    """The arguments of Megatron's script, in a folder of `torch_dist` with a name for each layer."""
-    is_centred = bool(arguments.get("apply_layernorm_1p"))
-    stored = (centred_rules("llama") if is_centred else rules_of("llama")).stored("megatron")
-    folder = tmp_path / "saved" / "iter_0000001"
+def save_megatron(parent: Path, stored: dict[str, torch.Tensor], **arguments: bool) -> Path:
+    """A folder of `torch_dist` with a name for each layer, and the arguments of Megatron's script."""
+    folder = parent / "iter_0000001"
     folder.mkdir(parents=True)
-    dcp.save(as_tensors(stored), checkpoint_id=folder, no_dist=True)
+    dcp.save(stored, checkpoint_id=folder, no_dist=True)
     common = {"checkpoint_version": 3.0, "iteration": 1, "args": argparse.Namespace(**arguments)}
     torch.save(common, folder / "common.pt")
     (folder / "metadata.json").write_text(json.dumps(BACKEND))
-    (folder.parent / "latest_checkpointed_iteration.txt").write_text("1")
+    (parent / "latest_checkpointed_iteration.txt").write_text("1")
+    return parent
+
+
+@pytest.mark.parametrize("arguments", [{}, {"apply_layernorm_1p": False}, {"apply_layernorm_1p": True}], ids=str)
+def test_the_checkpoint_says_it(arguments: dict[str, Any], ucprun: Path, tmp_path: Path) -> None:
+    """The arguments of Megatron's script, in the checkpoint."""
+    is_centred = bool(arguments.get("apply_layernorm_1p"))
+    stored = (centred_rules("llama") if is_centred else rules_of("llama")).stored("megatron")
+    folder = save_megatron(tmp_path / "saved", as_tensors(stored), **arguments)
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     options = ["--spec", "models/llama", "--config", tmp_path / "config.json"]
-    said = told(ucprun, folder.parent, tmp_path / "hf", "--to", "safetensors:layout=hf", *options)
+    said = told(ucprun, folder, tmp_path / "hf", "--to", "safetensors:layout=hf", *options)
     assert (SHIFTED in said) == is_centred
     found = load_file(tmp_path / "hf" / "model.safetensors")
     expect_equal(found, as_tensors(rules_of("llama").stored("hf")))
+
+
+def test_verify_refuses_offsets_of_other_facts(ucprun: Path, tmp_path: Path) -> None:
+    """Numbers that are to be shifted by the facts of one folder and not by those of the other are not compared; with
+    the fact for both, the right ones are the same, and the unshifted ones are not."""
+    plain, centred = (as_tensors(rules.stored("megatron")) for rules in (rules_of("llama"), centred_rules("llama")))
+    hub = write_model(tmp_path / "hf", as_tensors(rules_of("llama").stored("hf")), LLAMA)
+    right = save_megatron(tmp_path / "right", centred, apply_layernorm_1p=True)
+    unshifted = save_megatron(tmp_path / "unshifted", plain, apply_layernorm_1p=True)
+    other = save_megatron(tmp_path / "other", plain, apply_layernorm_1p=False)
+    options = ["--spec", "models/llama", "--config", tmp_path / "hf" / "config.json"]
+
+    def verify(first: Path, second: Path, *more: str) -> tuple[int, str]:
+        command = [ucprun, "verify", first, "--same", second, *options, *more]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return result.returncode, result.stdout + result.stderr
+
+    for first, second in ((hub, right), (hub, unshifted), (other, unshifted), (unshifted, other)):
+        code, said = verify(first, second)
+        assert code == 1 and "norm" in said and "offset(0)" in said and "offset(-1)" in said, said
+    assert verify(hub, right, "--set", "centred=true")[0] == 0
+    assert verify(hub, unshifted, "--set", "centred=true")[0] == 3
+    assert verify(right, hub)[0] == 0 and verify(unshifted, hub)[0] == 3

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
+#include <string_view>
 
 #include "compiler/support/error.h"
 #include "compiler/support/json_text.h"
@@ -222,10 +224,31 @@ llvm::Expected<VerifyReport> OfPartAlone(const Job& job, const ManifestPart& par
 // A sum is rounded, so an offset may make different numbers equal.
 void AddOffsets(const DigestedSource& source, const std::string& path, VerifyReport& report) {
   const auto has_offset = [](const auto& tensor) { return tensor.arithmetic.offset != 0; };
-  const auto count = static_cast<std::uint64_t>(std::ranges::count_if(source.run.plan.tensors, has_offset));
-  if (count == 0) return;
+  report.offset_tensors = static_cast<std::uint64_t>(std::ranges::count_if(source.run.plan.tensors, has_offset));
+  if (report.offset_tensors == 0) return;
   report.lines.push_back(fmt::format("offsets   weights and masters of {} of {} are compared after an offset, rounded",
-                                     Counted(count, "tensor"), path));
+                                     Counted(report.offset_tensors, "tensor"), path));
+}
+
+// The facts of the two may differ, and with them the offsets of one layout.
+llvm::Error RefuseOtherOffsets(const Job& job, const DigestedSource& source, const DigestedSource& other) {
+  if (source.layout.empty() || other.layout.empty() || source.offsets == other.offsets) return llvm::Error::success();
+  const auto offset_in = [](const DigestedSource& side, const std::string& name) {
+    const auto found = side.offsets.find(name);
+    return found == side.offsets.end() ? 0 : found->second;
+  };
+  std::set<std::string_view> names;
+  for (const WholeTensor& tensor : source.tensors) names.insert(tensor.name);
+  for (const WholeTensor& tensor : other.tensors) {
+    const std::int64_t first = offset_in(source, tensor.name);
+    const std::int64_t second = offset_in(other, tensor.name);
+    if (first == second || !names.contains(tensor.name)) continue;
+    return Fail(ErrorCode::kUsage,
+                "the spec gives `{}` offset({}) by the facts of `{}`, and offset({}) by those of `{}`; name the fact "
+                "that decides it with {}",
+                tensor.name, first, job.request.source.path, second, job.request.same, OptionName(UserOption::kSets));
+  }
+  return llvm::Error::success();
 }
 
 // Where the two have different layouts of one model, the first one is read again as the tensors of the second's.
@@ -247,6 +270,8 @@ llvm::Error AddSame(const Job& job, Communicator& ranks, DigestedSource source, 
   UCP_ASSIGN_OR_RETURN(const DigestedSource other, Digest(job, job.request.same, ranks));
   report.read.push_back(other.run.source);
   UCP_RETURN_IF_ERROR(SeeAsOther(job, ranks, other, source, report));
+  UCP_RETURN_IF_ERROR(
+      OutcomeOfFirstRank(ranks, ranks.rank() == 0 ? RefuseOtherOffsets(job, source, other) : llvm::Error::success()));
   ExecutionOptions execution = job.execution;
   UCP_ASSIGN_OR_RETURN(const std::unique_ptr<FilesOfAllRanks> nodes,
                        NodesOfSource(RealFiles(), job.request.node_local, job.request.source.path, ranks));
@@ -317,6 +342,7 @@ void WriteVerifyReport(const VerifyReport& report, llvm::json::OStream& json) {
                                       {"digest", digest.digest}});
       }
     });
+    if (report.same) json.attribute("offset_tensors", report.offset_tensors);
     if (report.same) json.attribute("same", SameJson(*report.same));
     json.attribute("version", kJsonVersion);
   });

@@ -4,6 +4,7 @@
 #include <llvm/Support/Error.h>
 #include <llvm/Support/JSON.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ struct VerifyReport {
   DigestVersion version = kDigestVersion;
   std::vector<StateDigest> digests;  // Of every tensor and state.
   std::optional<SameStates> same;    // Of VerifyRequest::same.
+  std::uint64_t offset_tensors = 0;  // With it: whose numbers are compared after an offset.
 };
 
 // The files are held against the manifest, if there is one, and all of the data is read: checksums, copies on other

@@ -4,6 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <csignal>
+#include <string>
 
 #include "compiler/command_line/command_line.h"
 #include "compiler/command_line/completion.h"
@@ -14,6 +15,15 @@
 #include "runtime/coordinator/tls.h"
 #include "runtime/driver/commands.h"
 #include "runtime/gpu/open_device.h"
+
+namespace {
+
+std::string Version() {
+  return fmt::format("ucprun {} ({}, {}, {}, {})", ucp::kVersion, ucp::HasZstd() ? "zstd" : "no zstd",
+                     ucp::HasTls() ? "TLS" : "no TLS", ucp::MpiSupport(), ucp::CudaSupport());
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   // A closed pipe and a file-size limit are errors of the next write, not the end of a conversion.
@@ -32,9 +42,7 @@ int main(int argc, char** argv) {
       "A spec says how tensor parallelism cuts; without that, none is needed.\n\n"
       "Exit codes: 0 done, 1 wrong spec or usage, 2 the source or the system is at fault, 3 a comparison found "
       "a difference, 130 interrupted."};
-  app.set_version_flag("-V,--version",
-                       fmt::format("ucprun {} ({}, {}, {}, {})", ucp::kVersion, ucp::HasZstd() ? "zstd" : "no zstd",
-                                   ucp::HasTls() ? "TLS" : "no TLS", ucp::MpiSupport(), ucp::CudaSupport()));
+  app.set_version_flag("-V,--version", Version());
   app.require_subcommand(1);
   int exit_code = 0;
   ucp::AddConvertCommand(app, exit_code);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/support/error.h"
 #include "runtime/elements/arithmetic.h"
 #include "runtime/elements/cast.h"
 #include "runtime/elements/finish_sum.h"
@@ -13,15 +14,33 @@ namespace ucp {
 
 llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange& range, const ChunkMemory& memory,
                                                               SourceReader& reader) const {
-  StepMover mover(reader, memory.scratch);
   // All is done in the source's dtype; at the end the chunk is cast where it lies.
-  std::int64_t elements = range.end - range.begin;
-  auto bytes = static_cast<std::size_t>(elements * ItemBytes(range.source_dtype));
-  std::span<std::byte> chunk = memory.chunk.first(bytes);
-
+  const std::int64_t elements = range.end - range.begin;
+  const std::span<std::byte> chunk =
+      memory.chunk.first(static_cast<std::size_t>(elements * ItemBytes(range.source_dtype)));
+  UCP_ASSIGN_OR_RETURN(std::optional<std::uint32_t> crc32, FillTerms(range, memory, chunk, reader));
+  if (digests_ != nullptr) digests_->AddSource(range, chunk);
   const Arithmetic& arithmetic = plan_.tensor(plan_.writes[range.write].first_tensor()).arithmetic;
-  bool adds = arithmetic.terms > 1;
-  std::span<std::byte> term = adds ? memory.term.first(bytes) : chunk;  // The steps fill it.
+  if (arithmetic != Arithmetic{}) {
+    FinishSum(arithmetic, range.source_dtype, chunk);
+    crc32.reset();
+  }
+  if (range.source_dtype != range.dtype || range.offset != 0) {
+    Cast(memory.chunk, elements, range.source_dtype, range.dtype, range.offset);
+    crc32.reset();
+  }
+  if (digests_ != nullptr) {
+    digests_->AddTarget(range, memory.chunk.first(static_cast<std::size_t>(elements * ItemBytes(range.dtype))));
+  }
+  return crc32;
+}
+
+llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::FillTerms(const TargetRange& range, const ChunkMemory& memory,
+                                                                   std::span<std::byte> chunk,
+                                                                   SourceReader& reader) const {
+  StepMover mover(reader, memory.scratch);
+  const bool adds = plan_.tensor(plan_.writes[range.write].first_tensor()).arithmetic.terms > 1;
+  std::span<std::byte> term = adds ? memory.term.first(chunk.size()) : chunk;  // The steps fill it.
   if (adds) std::memset(chunk.data(), 0, chunk.size());
 
   bool is_defined = false;  // Every byte of `term` has a value of this range.
@@ -41,30 +60,16 @@ llvm::Expected<std::optional<std::uint32_t>> ChunkMaker::Make(const TargetRange&
     if (error || (step.role != ReadRole::kCopy && comparison_ == nullptr)) return;
     if (step.term != number) end_term();
     number = step.term;
-    bool fills_chunk = step.role == ReadRole::kCopy && step.loops.empty() && step.run_elements == elements;
+    const bool is_whole = step.run_elements == range.end - range.begin;
+    const bool fills_chunk = step.role == ReadRole::kCopy && step.loops.empty() && is_whole;
     define(fills_chunk);
-    if (step.role != ReadRole::kCopy) {
-      error = comparison_->Compare(step, range, term, mover);
-      return;
-    }
-    error = mover.Copy(step, term, range.record_element);
-    if (fills_chunk) crc32 = reader.Crc32OfRead();  // The archive's checksum serves the target too.
+    const bool copies = step.role == ReadRole::kCopy;
+    error = copies ? mover.Copy(step, term, range.record_element) : comparison_->Compare(step, range, term, mover);
+    if (fills_chunk && !error) crc32 = reader.Crc32OfRead();  // The archive's checksum serves the target too.
   });
   if (error) return error;
   reader.Flush();
   end_term();
-  if (digests_ != nullptr) digests_->AddSource(range, chunk);
-  if (arithmetic != Arithmetic{}) {
-    FinishSum(arithmetic, range.source_dtype, chunk);
-    crc32.reset();
-  }
-  if (range.source_dtype != range.dtype || range.offset != 0) {
-    Cast(memory.chunk, elements, range.source_dtype, range.dtype, range.offset);
-    crc32.reset();
-  }
-  if (digests_ != nullptr) {
-    digests_->AddTarget(range, memory.chunk.first(static_cast<std::size_t>(elements * ItemBytes(range.dtype))));
-  }
   return crc32;
 }
 

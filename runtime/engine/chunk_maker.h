@@ -47,6 +47,10 @@ class ChunkMaker {
                                         SourceReader& reader) const;
 
  private:
+  // Fills `chunk` with the sum of the terms, in the source's dtype.
+  llvm::Expected<std::optional<std::uint32_t>> FillTerms(const TargetRange& range, const ChunkMemory& memory,
+                                                         std::span<std::byte> chunk, SourceReader& reader) const;
+
   const Plan& plan_;
   const StepEnumerator& steps_;
   Comparison* const comparison_;

@@ -169,6 +169,7 @@ def test_a_connection_with_a_large_number() -> None:
     link = _coordinator.Link.__new__(_coordinator.Link)
     link._socket = socket.socket(fileno=fcntl.fcntl(near, fcntl.F_DUPFD, 1100))
     link._received = b""
+    link._tls = None
     try:
         assert link.receive(0) == []
         far.sendall(b'{"type":"close"}\n')

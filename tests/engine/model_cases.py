@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +11,15 @@ from typing import Any
 import numpy
 import torch
 from safetensors.torch import save_file
+from torch.distributed import checkpoint as dcp
 
 from layout_rules import Rules, Spec
 
 SPECS = Path(__file__).parents[2] / "specs" / "models"
+BACKEND = {
+    "sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch",
+    "common_backend_version": 1,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,3 +137,15 @@ def logits(model: torch.nn.Module) -> torch.Tensor:
     torch.set_num_threads(1)
     with torch.no_grad():
         return model(input_ids=torch.arange(10).view(2, 5)).logits
+
+
+def save_megatron(parent: Path, stored: dict[str, torch.Tensor], **arguments: Any) -> Path:
+    """A folder of `torch_dist`, with the arguments of Megatron's script."""
+    folder = parent / "iter_0000001"
+    folder.mkdir(parents=True)
+    dcp.save(stored, checkpoint_id=folder, no_dist=True)
+    common = {"checkpoint_version": 3.0, "iteration": 1, "args": argparse.Namespace(**arguments)}
+    torch.save(common, folder / "common.pt")
+    (folder / "metadata.json").write_text(json.dumps(BACKEND))
+    (parent / "latest_checkpointed_iteration.txt").write_text("1")
+    return parent

@@ -1,9 +1,9 @@
-"""Checkpoints that megatron-core saved with all layers in one tensor, in the layouts of their model."""
+"""Models of Megatron Core in the layouts of their spec: to Hugging Face's names and back."""
 
 from __future__ import annotations
 
-import argparse
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,12 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed import checkpoint as dcp
 
+from conftest import Run
+from fixtures.megatron_core_cases import LLAMA as MEGATRON_LLAMA
+from fixtures.megatron_core_cases import MegatronCase
+from fixtures.ranks import run_ranks
 from layout_rules import Rules, Spec
-from model_cases import LLAMA, LLAMA_DIMS, SPECS, as_tensors, expect_equal, write_model
+from model_cases import LLAMA, LLAMA_DIMS, SPECS, as_tensors, expect_equal, save_megatron, write_model
 from spoken import refused, told
 from universal import FIXTURES
 
@@ -24,10 +28,6 @@ OF_LAYER = "decoder.layers."
 # Megatron Core's names for states are ours but for the master's.
 STATES = {"": "", "optimizer.state.param.": ".fp32", "optimizer.state.exp_avg.": ".exp_avg",
           "optimizer.state.exp_avg_sq.": ".exp_avg_sq"}  # fmt: skip
-BACKEND = {
-    "sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch",
-    "common_backend_version": 1,
-}  # fmt: skip
 
 
 def loaded(folder: Path) -> dict[str, torch.Tensor]:
@@ -123,12 +123,47 @@ def test_arguments(
     of_all = {"num_layers": 2, "hidden_size": 12, "num_attention_heads": 6, "kv_channels": 4, "ffn_hidden_size": 10,
               "vocab_size": 14, "untie_embeddings_and_output_weights": True}  # fmt: skip
     rules = Rules(Spec(SPECS / "llama.ucp"), LLAMA_DIMS | dims, {"tied": False, "centred": False} | facts)
-    folder = tmp_path / "saved" / "iter_0000001"
-    folder.mkdir(parents=True)
-    dcp.save(as_tensors(rules.stored("megatron_stacked")), checkpoint_id=folder, no_dist=True)
-    common = {"checkpoint_version": 3.0, "iteration": 1, "args": argparse.Namespace(**of_all | arguments)}
-    torch.save(common, folder / "common.pt")
-    (folder / "metadata.json").write_text(json.dumps(BACKEND))
-    (folder.parent / "latest_checkpointed_iteration.txt").write_text("1")
-    told(ucprun, folder.parent, tmp_path / "hf", "--to", "safetensors:layout=hf", *SPEC)
+    stored = as_tensors(rules.stored("megatron_stacked"))
+    folder = save_megatron(tmp_path / "saved", stored, **of_all | arguments)
+    told(ucprun, folder, tmp_path / "hf", "--to", "safetensors:layout=hf", *SPEC)
     expect_equal(load_file(tmp_path / "hf" / "model.safetensors"), as_tensors(rules.stored("hf")))
+
+
+def test_from_hugging_face(run: Run, tmp_path: Path) -> None:
+    """A model of transformers, in the layout of Megatron Core: the real GPTModel loads it and computes the same."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    case = MegatronCase("", MEGATRON_LLAMA | {"vocab_size": 128}, dp=1)
+    torch.manual_seed(5)
+    config = LlamaConfig(
+        num_hidden_layers=4, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, intermediate_size=24,
+        vocab_size=128, max_position_embeddings=16, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        initializer_range=0.5,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    model.save_pretrained(tmp_path / "hf")
+    to = ["--to", "megatron:layout=megatron", "--spec", "models/llama"]
+    run("convert", tmp_path / "hf", tmp_path / "ours", *to)
+    assert (tmp_path / "ours" / "latest_checkpointed_iteration.txt").read_text() == "release"
+    words = torch.arange(10).view(2, 5)
+
+    def on_rank() -> list[list[float]]:
+        from megatron.core.tensor_parallel import get_cuda_rng_tracker
+
+        from fixtures.megatron_core_run import Run as MegatronRun
+
+        get_cuda_rng_tracker().fork = lambda *_: nullcontext()  # Without dropout, no random number is asked for.
+        trained = MegatronRun(case)
+        trained.load_weights(tmp_path / "ours" / "release")
+        trained.module.float()
+        for layer in trained.module.decoder.layers:
+            layer.self_attention.core_attention.scale_mask_softmax.input_in_float16 = False
+        places = torch.arange(5).expand(2, 5)
+        mask = torch.ones(5, 5, dtype=torch.bool).triu(1).view(1, 1, 5, 5)
+        with torch.no_grad():
+            return trained.module(words, places, mask).tolist()
+
+    found = torch.tensor(run_ranks(case.world, on_rank))
+    with torch.no_grad():
+        expected = model.float()(input_ids=words).logits
+    assert torch.allclose(found, expected, rtol=1e-3, atol=1e-3)

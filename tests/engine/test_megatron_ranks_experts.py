@@ -16,8 +16,17 @@ from safetensors.torch import load_file
 from torch.distributed.checkpoint import FileSystemReader
 
 from conftest import Run
-from fixtures.fingerprints import describe
-from test_megatron_ranks import FILE, ITERATION, STATES, arguments, change, change_all, copied, refusal, weights_of
+from test_megatron_ranks import (
+    FILE,
+    ITERATION,
+    STATES,
+    arguments,
+    change,
+    change_all,
+    copied,
+    expect_weights_alone,
+    refusal,
+)
 from universal import describe_states, read_states, tag_folder
 
 NAME = "ranks_mixture_tp2_ep2_dp4"
@@ -139,13 +148,9 @@ UNREAD: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("damage", UNREAD)
 def test_optimizers_that_are_not_read(damage: str, ucprun: Path, run: Run, copy: Path) -> None:
-    """The reason is in the refusal, and the weights can be had all the same."""
     work, words = UNREAD[damage]
     work(copy / ITERATION)
-    assert words in refusal(ucprun, copy)
-    run("convert", copy, copy.parent / "weights", "--to", "safetensors")
-    weights = load_file(copy.parent / "weights" / "model.safetensors")
-    assert {name: describe(value) for name, value in weights.items()} == weights_of(NAME)
+    expect_weights_alone(ucprun, run, copy, NAME, words)
 
 
 def test_masters_in_other_places(ucprun: Path, copy: Path) -> None:

@@ -9,7 +9,6 @@ import pickle
 import shutil
 import subprocess
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from safetensors.torch import load_file
 
 from conftest import Made, Run, Ways
 from fixtures.fingerprints import describe, differences
-from fixtures.megatron_core_cases import LLAMA, MEGATRON_CASES, RANKS_CASES, MegatronCase
+from fixtures.megatron_core_cases import MEGATRON_CASES, RANKS_CASES, MegatronCase
 from fixtures.ranks import RankError, run_ranks
 from universal import FIXTURES
 
@@ -359,43 +358,3 @@ def test_experts_that_cannot_be_shared_out(ucprun: Path, tmp_path: Path) -> None
 def test_other_names(ucprun: Path, tmp_path: Path) -> None:
     words = refusal(ucprun, FIXTURES / "zero1_dp2" / "checkpoint", tmp_path / "out")
     assert "the tensors are not called as Megatron Core calls them" in words
-
-
-def test_from_hugging_face(run: Run, tmp_path: Path) -> None:
-    """A model of transformers, in the layout of Megatron Core: the real GPTModel loads it and computes the same."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    case = MegatronCase("", LLAMA | {"vocab_size": 128}, dp=1)
-    torch.manual_seed(5)
-    config = LlamaConfig(
-        num_hidden_layers=4, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, intermediate_size=24,
-        vocab_size=128, max_position_embeddings=16, rms_norm_eps=1e-5, tie_word_embeddings=False,
-        initializer_range=0.5,
-    )  # fmt: skip
-    model = LlamaForCausalLM(config).to(torch.bfloat16)
-    model.save_pretrained(tmp_path / "hf")
-    to = ["--to", "megatron:layout=megatron", "--spec", "models/llama"]
-    run("convert", tmp_path / "hf", tmp_path / "ours", *to)
-    assert (tmp_path / "ours" / "latest_checkpointed_iteration.txt").read_text() == "release"
-    words = torch.arange(10).view(2, 5)
-
-    def on_rank() -> list[list[float]]:
-        from megatron.core.tensor_parallel import get_cuda_rng_tracker
-
-        from fixtures.megatron_core_run import Run as MegatronRun
-
-        get_cuda_rng_tracker().fork = lambda *_: nullcontext()  # Without dropout, no random number is asked for.
-        trained = MegatronRun(case)
-        trained.load_weights(tmp_path / "ours" / "release")
-        trained.module.float()
-        for layer in trained.module.decoder.layers:
-            layer.self_attention.core_attention.scale_mask_softmax.input_in_float16 = False
-        places = torch.arange(5).expand(2, 5)
-        mask = torch.ones(5, 5, dtype=torch.bool).triu(1).view(1, 1, 5, 5)
-        with torch.no_grad():
-            return trained.module(words, places, mask).tolist()
-
-    found = torch.tensor(run_ranks(case.world, on_rank))
-    with torch.no_grad():
-        expected = model.float()(input_ids=words).logits
-    assert torch.allclose(found, expected, rtol=1e-3, atol=1e-3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import subprocess
@@ -12,17 +11,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch.distributed import checkpoint as dcp
 
 from layout_rules import Rules, Spec
-from model_cases import LLAMA, MODELS, SPECS, as_tensors, expect_equal, rules_of, write_model
+from model_cases import LLAMA, MODELS, SPECS, as_tensors, expect_equal, rules_of, save_megatron, write_model
 from spoken import told
 
 SHIFTED = "weights and masters of these tensors get an offset"
-BACKEND = {
-    "sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch",
-    "common_backend_version": 1,
-}  # fmt: skip
 PAIRS = [
     (model, *pair)
     for model in ("llama", "mixtral", "qwen3_moe")
@@ -50,18 +44,6 @@ def test_every_pair_of_layouts(model: str, source: str, target: str, ucprun: Pat
     shifted = [name for name, tensor in plain.items() if not torch.equal(found[name], tensor)]
     norms = sorted(name for name in found if "norm" in name)
     assert sorted(shifted) == (norms if target.startswith("megatron") else [])
-
-
-def save_megatron(parent: Path, stored: dict[str, torch.Tensor], **arguments: bool) -> Path:
-    """A folder of `torch_dist` with a name for each layer, and the arguments of Megatron's script."""
-    folder = parent / "iter_0000001"
-    folder.mkdir(parents=True)
-    dcp.save(stored, checkpoint_id=folder, no_dist=True)
-    common = {"checkpoint_version": 3.0, "iteration": 1, "args": argparse.Namespace(**arguments)}
-    torch.save(common, folder / "common.pt")
-    (folder / "metadata.json").write_text(json.dumps(BACKEND))
-    (parent / "latest_checkpointed_iteration.txt").write_text("1")
-    return parent
 
 
 @pytest.mark.parametrize("arguments", [{}, {"apply_layernorm_1p": False}, {"apply_layernorm_1p": True}], ids=str)

@@ -69,6 +69,15 @@ class CoordinateTls(CoordinatorTest):
         self.start("--tls-certificate", self.certificate, "--tls-key", self.key)
         self.assertIn(f"listening at port {self.port}, with TLS", self.log())
 
+    def agent_of_a_world(self) -> EncryptedAgent:
+        """The only one."""
+        self.start_with_tls()
+        agent = EncryptedAgent(self.port, self.certificate)
+        self.addCleanup(agent.close)
+        agent.join("n1", 1)
+        self.assertEqual(agent.hear()["type"], "world")
+        return agent
+
     def test_agents_and_people(self) -> None:
         """A world, and a line of several records."""
         self.start_with_tls()
@@ -87,11 +96,7 @@ class CoordinateTls(CoordinatorTest):
 
     def test_without_tls_nothing_is_said(self) -> None:
         """Not one byte, whatever comes; agents beat meanwhile."""
-        self.start_with_tls()
-        agent = EncryptedAgent(self.port, self.certificate)
-        self.addCleanup(agent.close)
-        agent.join("n1", 1)
-        self.assertEqual(agent.hear()["type"], "world")
+        agent = self.agent_of_a_world()
         silent = [socket.create_connection(("127.0.0.1", self.port), 20) for _ in range(100)]
         for stranger in silent:
             self.addCleanup(stranger.close)
@@ -136,11 +141,7 @@ class CoordinateTls(CoordinatorTest):
 
     def test_records_without_a_text(self) -> None:
         """A stranger sends as many as it can, and an agent is heard."""
-        self.start_with_tls()
-        agent = EncryptedAgent(self.port, self.certificate)
-        self.addCleanup(agent.close)
-        agent.join("n1", 1)
-        self.assertEqual(agent.hear()["type"], "world")
+        agent = self.agent_of_a_world()
         with socket.create_connection(("127.0.0.1", self.port), 20) as stranger, ThreadPoolExecutor(1) as threads:
             stranger.settimeout(None)  # OpenSSL would not wait on it.
             has_begun = Event()
